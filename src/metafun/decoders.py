@@ -1,0 +1,76 @@
+"""The decoder Φ_d: from r(x) to the numbers of a prediction at x."""
+
+import itertools
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from .nn import ACTIVATIONS, MLP
+
+
+class Decoder(eqx.Module):
+    """f(x) from r(x) and x alone, so that targets never see each other."""
+
+    @abstractmethod
+    def __call__(self, r: Float[Array, "m dr"], x: Float[Array, "m dx"]) -> Float[Array, "m out"]: ...
+
+
+class PredictorWeights(Decoder):
+    """f(x) = MLP(x; w) with w = MLP(r(x)): the representation decides the predictor's weights."""
+
+    emit: MLP
+    sizes: tuple[int, ...] = eqx.field(static=True)
+    activation: Callable = eqx.field(static=True)
+
+    def __init__(
+        self, hidden: Sequence[int], predictor: Sequence[int], activation: str, *, key: PRNGKeyArray
+    ):
+        """`hidden`: widths from dr to the last hidden layer; `predictor`: widths of f from dx to its output."""
+        self.sizes = tuple(predictor)
+        self.activation = ACTIVATIONS[activation]
+        emitted = sum(i * o + o for i, o in itertools.pairwise(self.sizes))
+        self.emit = MLP([*hidden, emitted], activation, key=key)
+
+    def __call__(self, r: Float[Array, "m dr"], x: Float[Array, "m dx"]) -> Float[Array, "m out"]:
+        w = self.emit(r)
+        h, start = x, 0
+        for i, o in itertools.pairwise(self.sizes):
+            weight, bias, start = w[:, start : start + i * o], w[:, start + i * o : start + i * o + o], start + i * o + o
+            h = jnp.einsum("mi,mio->mo", h, weight.reshape(-1, i, o)) + bias
+            h = h if start == w.shape[-1] else self.activation(h)
+        return h
+
+
+class Conditioned(Decoder):
+    """f(x) = MLP([r, x]) with r given again to every hidden layer (the model of Table 1)."""
+
+    layers: tuple[MLP, ...]
+    seen: int = eqx.field(static=True)
+    activation: Callable = eqx.field(static=True)
+
+    def __init__(self, seen: int, sizes: Sequence[int], activation: str, *, key: PRNGKeyArray):
+        """The predictor sees the first `seen` numbers of r; `sizes` are its widths from dx to its output."""
+        keys = jax.random.split(key, len(sizes) - 1)
+        self.layers = tuple(
+            MLP([seen + i, o], activation, key=k) for k, (i, o) in zip(keys, itertools.pairwise(sizes), strict=True)
+        )
+        self.seen = seen
+        self.activation = ACTIVATIONS[activation]
+
+    def __call__(self, r: Float[Array, "m dr"], x: Float[Array, "m dx"]) -> Float[Array, "m out"]:
+        r = r[:, : self.seen]
+        h = self.layers[0](jnp.concatenate([r, x], axis=-1))
+        for layer in self.layers[1:]:
+            h = layer(jnp.concatenate([self.activation(h), r], axis=-1))
+        return h
+
+
+class Identity(Decoder):
+    """f(x) = r(x): functional gradient descent (Section 3, condition i)."""
+
+    def __call__(self, r: Float[Array, "m dr"], x: Float[Array, "m dx"]) -> Float[Array, "m out"]:
+        return r

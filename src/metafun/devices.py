@@ -1,0 +1,40 @@
+"""Tasks are spread over the local devices; everything else is the same on each of them."""
+
+import os
+from collections.abc import Callable
+
+import jax
+from jax.sharding import Mesh, PartitionSpec
+from jaxtyping import Array
+
+AXIS = "tasks"
+
+# A step is too short to be worth more than a few rendezvous partners.
+MOST_CPU_DEVICES = 4
+
+
+def use_all_cores() -> None:
+    """One CPU device per core, as XLA's own threads leave the second core mostly idle in small products.
+
+    Must come before the first computation; the command line calls it.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    jax.config.update("jax_num_cpu_devices", min(cores, MOST_CPU_DEVICES))
+
+
+def task_mesh(tasks: int) -> Mesh:
+    """As many local devices as divide the tasks evenly."""
+    devices = jax.local_devices()
+    count = max(d for d in range(1, len(devices) + 1) if tasks % d == 0)
+    return Mesh(devices[:count], (AXIS,))
+
+
+def my_share(keys: Array, mesh: Mesh) -> Array:
+    """Inside `spread`: the part of the keys, one for each task, that falls to this device."""
+    share = len(keys) // mesh.size
+    return jax.lax.dynamic_slice_in_dim(keys, jax.lax.axis_index(AXIS) * share, share)
+
+
+def spread(function: Callable, mesh: Mesh, out_specs: PartitionSpec) -> Callable:
+    """`function` run on every device of the mesh with the same arguments."""
+    return jax.shard_map(function, mesh=mesh, in_specs=PartitionSpec(), out_specs=out_specs, check_vma=False)

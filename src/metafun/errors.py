@@ -1,0 +1,35 @@
+"""Mistakes a user can mend. The command line prints one line and exits with 2."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class MetaFunError(ValueError):
+    """The family: what was expected, what came, and the remedy."""
+
+
+class InvalidTask(MetaFunError):
+    """Arrays that do not form a task."""
+
+
+class InvalidConfig(MetaFunError):
+    """An unknown preset or key, or a value that does not fit."""
+
+
+class InvalidCheckpoint(MetaFunError):
+    """A file that does not hold the model it should."""
+
+
+class InvalidRun(MetaFunError):
+    """A run folder that is missing, foreign, or in the way."""
+
+
+class Diverged(MetaFunError):
+    """Training met a loss that is not finite."""
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """A hint for a mistyped name: the nearest known ones, or all of them."""
+    known = sorted(known)
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+    return f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(known)}."

@@ -1,0 +1,46 @@
+"""r⁽⁰⁾: where the functional representation starts."""
+
+from abc import abstractmethod
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .nn import MLP
+
+
+class Initial(eqx.Module):
+    """r⁽⁰⁾(·), a function of x before any context is seen."""
+
+    @abstractmethod
+    def __call__(self, x: Float[Array, "n dx"]) -> Float[Array, "n dr"]: ...
+
+
+class Zero(Initial):
+    """r⁽⁰⁾(x) = 0."""
+
+    size: int = eqx.field(static=True)
+
+    def __call__(self, x: Float[Array, "n dx"]) -> Float[Array, "n dr"]:
+        return jnp.zeros((len(x), self.size), x.dtype)
+
+
+class Constant(Initial):
+    """r⁽⁰⁾(x) = c, a trainable vector that starts at 0."""
+
+    value: Float[Array, " dr"]
+
+    def __init__(self, size: int):
+        self.value = jnp.zeros(size)
+
+    def __call__(self, x: Float[Array, "n dx"]) -> Float[Array, "n dr"]:
+        return jnp.broadcast_to(self.value, (len(x), *self.value.shape))
+
+
+class Parametric(Initial):
+    """r⁽⁰⁾(x) = MLP(x)."""
+
+    mlp: MLP
+
+    def __call__(self, x: Float[Array, "n dx"]) -> Float[Array, "n dr"]:
+        return self.mlp(x)

@@ -1,0 +1,41 @@
+"""The multi-layer perceptron every component is made of."""
+
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+ACTIVATIONS: dict[str, Callable] = {"relu": jax.nn.relu, "gelu": jax.nn.gelu, "silu": jax.nn.silu, "tanh": jnp.tanh}
+
+_glorot_uniform = jax.nn.initializers.glorot_uniform()
+
+
+class MLP(eqx.Module):
+    """x ↦ W_L φ(… φ(W₁ x + b₁) …) + b_L: no activation after the last layer.
+
+    Glorot-uniform weights, stored [in, out], and zero biases, as the authors of the paper have them.
+    """
+
+    weights: tuple[Float[Array, "i o"], ...]
+    biases: tuple[Float[Array, " o"], ...]
+    activation: Callable = eqx.field(static=True)
+
+    def __init__(self, sizes: Sequence[int], activation: str, *, key: PRNGKeyArray):
+        """`sizes` are the widths from input to output: [in, hidden, …, out]."""
+        keys = jax.random.split(key, len(sizes) - 1)
+        shapes = list(zip(sizes[:-1], sizes[1:], strict=True))
+        self.weights = tuple(_glorot_uniform(k, shape) for k, shape in zip(keys, shapes, strict=True))
+        self.biases = tuple(jnp.zeros(o) for _, o in shapes)
+        self.activation = ACTIVATIONS[activation]
+
+    def __call__(self, x: Float[Array, "*batch i"]) -> Float[Array, "*batch o"]:
+        for w, b in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            x = self.activation(x @ w + b)
+        return x @ self.weights[-1] + self.biases[-1]
+
+
+def count_parameters(model: eqx.Module) -> int:
+    """How many numbers training may change."""
+    return sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(model, eqx.is_inexact_array)))

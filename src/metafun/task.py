@@ -1,0 +1,81 @@
+"""A task 𝒯 = (context, target): two sets of labelled points, padded and masked."""
+
+from collections.abc import Sequence
+from typing import Self
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Bool, Float
+
+from .errors import InvalidTask
+
+
+class Points(eqx.Module):
+    """Labelled points {(xᵢ, yᵢ)}; `mask` is False where a row is only padding."""
+
+    x: Float[Array, "n dx"]
+    y: Float[Array, "n dy"]
+    mask: Bool[Array, " n"]
+
+    @classmethod
+    def of(cls, x: ArrayLike, y: ArrayLike, role: str = "context") -> Self:
+        """Checks arrays from outside: x [n, dx] paired with y [n, dy], all finite; n may be 0."""
+        arrays = {"inputs": _matrix(x, f"{role} inputs", "dx"), "outputs": _matrix(y, f"{role} outputs", "dy")}
+        n_x, n_y = len(arrays["inputs"]), len(arrays["outputs"])
+        if n_x != n_y:
+            raise InvalidTask(
+                f"{role} has {n_x} inputs but {n_y} outputs; pair them along the first axis: "
+                f"x_{role} [n, dx] with y_{role} [n, dy]."
+            )
+        for name, array in arrays.items():
+            if not np.isfinite(array).all():
+                row = int(np.argmin(np.isfinite(array).all(axis=1)))
+                raise InvalidTask(f"{role} {name} hold NaN or infinity, first in row {row}; drop or mend those rows.")
+        return cls(jnp.asarray(arrays["inputs"]), jnp.asarray(arrays["outputs"]), jnp.ones(n_x, bool))
+
+    def pad(self, n: int) -> "Points":
+        """The same set with room for n points."""
+        extra = n - len(self.mask)
+        if extra < 0:
+            raise InvalidTask(f"{len(self.mask)} points do not fit into {n}; pad to {len(self.mask)} or more.")
+        return jax.tree.map(lambda a: jnp.pad(a, [(0, extra)] + [(0, 0)] * (a.ndim - 1)), self)
+
+
+class Task(eqx.Module):
+    """Learn from `context`, be judged on `target`."""
+
+    context: Points
+    target: Points
+
+    @classmethod
+    def of(cls, x_context: ArrayLike, y_context: ArrayLike, x_target: ArrayLike, y_target: ArrayLike) -> Self:
+        """Checks arrays from outside; context and target must agree in dx and dy."""
+        context, target = Points.of(x_context, y_context, "context"), Points.of(x_target, y_target, "target")
+        for axis, c, t in (("dx", context.x, target.x), ("dy", context.y, target.y)):
+            if c.shape[1] != t.shape[1]:
+                raise InvalidTask(f"context has {axis} = {c.shape[1]} but target has {axis} = {t.shape[1]}; use the same.")
+        return cls(context, target)
+
+
+def stack(tasks: Sequence[Task]) -> Task:
+    """Tasks of any sizes as one batch: padded to the largest, with a leading axis for `jax.vmap`."""
+    if not tasks:
+        raise InvalidTask("a batch needs at least one task; none came.")
+    n = max(len(task.context.mask) for task in tasks)
+    m = max(len(task.target.mask) for task in tasks)
+    padded = [Task(task.context.pad(n), task.target.pad(m)) for task in tasks]
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *padded)
+
+
+def _matrix(array: ArrayLike, what: str, axis: str) -> np.ndarray:
+    try:
+        matrix = np.asarray(array, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise InvalidTask(f"{what} must be an array of numbers [n, {axis}]; {error}.") from None
+    if matrix.ndim != 2:
+        raise InvalidTask(
+            f"{what} have shape {list(matrix.shape)}; expected [n, {axis}]. For one number a point, add an axis: a[:, None]."
+        )
+    return matrix
