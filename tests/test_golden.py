@@ -1,4 +1,4 @@
-"""Outputs of the authors' program (TensorFlow, 2020) on small random weights, reproduced from those weights."""
+"""Outputs of the authors' program (TensorFlow, 2020) on small random weights, reproduced."""
 
 import json
 from pathlib import Path
@@ -82,15 +82,22 @@ def deep_kernel_weights(golden: Golden) -> MetaFun:
     # Of the authors' 2·P emitted numbers the second half is never used: ours emits P.
     last = emit.weights[-1].shape[1] // 2
     emit = eqx.tree_at(
-        lambda mlp: (mlp.weights[-1], mlp.biases[-1]), emit, (emit.weights[-1][:, :last], emit.biases[-1][:last])
+        lambda mlp: (mlp.weights[-1], mlp.biases[-1]),
+        emit,
+        (emit.weights[-1][:, :last], emit.biases[-1][:last]),
     )
     decode = PredictorWeights([9, 9, 9, 9], [1, 9, 9, 2], "relu", key=KEY)
-    return golden.model(DeepKernel(golden.mlp("deep_se_kernel/mlp"), kernel), eqx.tree_at(lambda d: d.emit, decode, emit))
+    return golden.model(
+        DeepKernel(golden.mlp("deep_se_kernel/mlp"), kernel), eqx.tree_at(lambda d: d.emit, decode, emit)
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "build"),
-    [("regressor_attention_conditioned", attention_conditioned), ("regressor_deep_kernel_weights", deep_kernel_weights)],
+    [
+        ("regressor_attention_conditioned", attention_conditioned),
+        ("regressor_deep_kernel_weights", deep_kernel_weights),
+    ],
 )
 def test_matches_the_authors_program(name, build):
     golden = Golden(name)

@@ -161,7 +161,8 @@ class IdentityConfig:
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Decoder:
         if sizes.dr != 2 * sizes.dy:
             raise InvalidConfig(
-                f"decoder 'identity' predicts r itself, (μ, s): model.representation must be {2 * sizes.dy}, not {sizes.dr}."
+                f"decoder 'identity' predicts r itself, (μ, s): model.representation must be {2 * sizes.dy}, "
+                f"not {sizes.dr}."
             )
         return Identity()
 
@@ -240,7 +241,7 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class EvaluationConfig:
-    """Test tasks are the same for every model: drawn from `seed`, `tasks` of them for each number of shots."""
+    """The same test tasks for every model: `tasks` of them for each number of shots, drawn from `seed`."""
 
     shots: tuple[Annotated[int, AtLeast(0)], ...] = (5, 10)
     tasks: Count = 10_000
@@ -258,7 +259,8 @@ class Config:
     evaluation: EvaluationConfig = EvaluationConfig()
 
     def build_model(self, key: PRNGKeyArray) -> MetaFun:
-        return self.model.build(Sinusoid.dx, Sinusoid.dy, key)
+        tasks = self.tasks.build()
+        return self.model.build(tasks.dx, tasks.dy, key)
 
     def to_toml(self) -> str:
         return tomli_w.dumps(to_table(self))
@@ -271,7 +273,8 @@ def presets() -> list[str]:
 
 def load_config(source: str, settings: Sequence[str] = ()) -> Config:
     """A preset's name or the path of a TOML file, with `key.path=value` settings laid on top."""
-    table = _table(source)
+    # Laid over the defaults, so that a setting may name a part of a table without its kind.
+    table = merge(to_table(Config()), _table(source))
     for setting in settings:
         table = merge(table, _setting(setting))
     return parse_config(table)

@@ -26,10 +26,8 @@ class PredictorWeights(Decoder):
     sizes: tuple[int, ...] = eqx.field(static=True)
     activation: Callable = eqx.field(static=True)
 
-    def __init__(
-        self, hidden: Sequence[int], predictor: Sequence[int], activation: str, *, key: PRNGKeyArray
-    ):
-        """`hidden`: widths from dr to the last hidden layer; `predictor`: widths of f from dx to its output."""
+    def __init__(self, hidden: Sequence[int], predictor: Sequence[int], activation: str, *, key: PRNGKeyArray):
+        """`hidden`: widths from dr to the last hidden layer; `predictor`: widths of f from dx on."""
         self.sizes = tuple(predictor)
         self.activation = ACTIVATIONS[activation]
         emitted = sum(i * o + o for i, o in itertools.pairwise(self.sizes))
@@ -39,7 +37,11 @@ class PredictorWeights(Decoder):
         w = self.emit(r)
         h, start = x, 0
         for i, o in itertools.pairwise(self.sizes):
-            weight, bias, start = w[:, start : start + i * o], w[:, start + i * o : start + i * o + o], start + i * o + o
+            weight, bias, start = (
+                w[:, start : start + i * o],
+                w[:, start + i * o : start + i * o + o],
+                start + i * o + o,
+            )
             h = jnp.einsum("mi,mio->mo", h, weight.reshape(-1, i, o)) + bias
             h = h if start == w.shape[-1] else self.activation(h)
         return h

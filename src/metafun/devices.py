@@ -4,8 +4,8 @@ import os
 from collections.abc import Callable
 
 import jax
-from jax.sharding import Mesh, PartitionSpec
-from jaxtyping import Array
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array, PyTree
 
 AXIS = "tasks"
 
@@ -27,6 +27,11 @@ def task_mesh(tasks: int) -> Mesh:
     devices = jax.local_devices()
     count = max(d for d in range(1, len(devices) + 1) if tasks % d == 0)
     return Mesh(devices[:count], (AXIS,))
+
+
+def replicate(tree: PyTree, mesh: Mesh) -> PyTree:
+    """The same arrays on every device of the mesh."""
+    return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))
 
 
 def my_share(keys: Array, mesh: Mesh) -> Array:

@@ -29,9 +29,11 @@ def validate(models: MetaFun, config: Config) -> Float[np.ndarray, " s"]:
 
 def evaluate(models: MetaFun, config: Config) -> dict[str, Float[np.ndarray, " s"]]:
     """Each seed's mean over the test tasks, `<metric>_<k>shot`."""
-    results = {}
+    results: dict[str, np.ndarray] = {}
     for shots in config.evaluation.shots:
-        tasks = dataclasses.replace(config.tasks, context=(shots, shots), targets=config.evaluation.targets, points=None)
+        tasks = dataclasses.replace(
+            config.tasks, context=(shots, shots), targets=config.evaluation.targets, points=None
+        )
         key = jax.random.fold_in(jax.random.key(config.evaluation.seed), 1 + shots)
         metrics = task_metrics(models, tasks.build(), key, config.evaluation.tasks)
         results |= {f"{name}_{shots}shot": np.asarray(values.mean(1)) for name, values in metrics.items()}
@@ -59,5 +61,7 @@ def task_metrics(models: MetaFun, tasks: Sinusoid, key: PRNGKeyArray, count: int
 def target_metrics(model: MetaFun, task: Task) -> dict[str, Array]:
     """Means over the targets of one task: the loss and what the likelihood reports."""
     prediction = model.predict(model.encode(task.context), task.target.x)
-    points = {"loss": model.likelihood.loss(prediction, task.target.y)} | model.likelihood.metrics(prediction, task.target.y)
+    points = {"loss": model.likelihood.loss(prediction, task.target.y)} | model.likelihood.metrics(
+        prediction, task.target.y
+    )
     return {name: masked_mean(values, task.target.mask) for name, values in points.items()}

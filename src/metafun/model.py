@@ -16,7 +16,7 @@ from .updates import Update
 
 
 class FunctionalRepresentation(eqx.Module):
-    """r(x) = r⁽⁰⁾(x) − α Σᵢ k(x, xᵢ) ūᵢ with ūᵢ = Σₜ uᵢ⁽ᵗ⁾: all that is known of a task, for any x, at any time.
+    """r(x) = r⁽⁰⁾(x) − α Σᵢ k(x, xᵢ) ūᵢ with ūᵢ = Σₜ uᵢ⁽ᵗ⁾: all that is known of a task.
 
     The pooling weights do not change with t, so T updates are one sum over the context. Where each
     iteration has a pooling of its own, the sum has one term for each of them.
@@ -94,9 +94,7 @@ class MetaFun(eqx.Module):
             u = self.updates[t % len(self.updates)](context, r, loss)
             r = r - self.step_size * weights[t % len(weights)] @ u
             us.append(u)
-        return FunctionalRepresentation(
-            self.initial, self.pools, self.step_size, keys, context.mask, jnp.stack(us)
-        )
+        return FunctionalRepresentation(self.initial, self.pools, self.step_size, keys, context.mask, jnp.stack(us))
 
     def predict(self, representation: FunctionalRepresentation, x: Float[Array, "m dx"]) -> Normal:
         """P(y|x) = Φ_d(r(x))(x)."""

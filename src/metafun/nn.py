@@ -1,5 +1,6 @@
 """The multi-layer perceptron every component is made of."""
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import equinox as eqx
@@ -7,7 +8,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-ACTIVATIONS: dict[str, Callable] = {"relu": jax.nn.relu, "gelu": jax.nn.gelu, "silu": jax.nn.silu, "tanh": jnp.tanh}
+ACTIVATIONS: dict[str, Callable] = {
+    "relu": jax.nn.relu,
+    "gelu": jax.nn.gelu,
+    "silu": jax.nn.silu,
+    "tanh": jnp.tanh,
+}
 
 _glorot_uniform = jax.nn.initializers.glorot_uniform()
 
@@ -25,7 +31,7 @@ class MLP(eqx.Module):
     def __init__(self, sizes: Sequence[int], activation: str, *, key: PRNGKeyArray):
         """`sizes` are the widths from input to output: [in, hidden, …, out]."""
         keys = jax.random.split(key, len(sizes) - 1)
-        shapes = list(zip(sizes[:-1], sizes[1:], strict=True))
+        shapes = list(itertools.pairwise(sizes))
         self.weights = tuple(_glorot_uniform(k, shape) for k, shape in zip(keys, shapes, strict=True))
         self.biases = tuple(jnp.zeros(o) for _, o in shapes)
         self.activation = ACTIVATIONS[activation]

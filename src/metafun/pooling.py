@@ -19,9 +19,7 @@ class Pooling(eqx.Module):
         """a(x): queries and keys share it."""
 
     @abstractmethod
-    def weights(
-        self, q: Float[Array, "m da"], k: Float[Array, "n da"], mask: Bool[Array, " n"]
-    ) -> Float[Array, "m n"]:
+    def weights(self, q: Float[Array, "m da"], k: Float[Array, "n da"], mask: Bool[Array, " n"]) -> Float[Array, "m n"]:
         """k(x, xᵢ) for embedded queries and keys; 0 for keys that the mask leaves out."""
 
 
@@ -33,9 +31,7 @@ class Attention(Pooling):
     def embed(self, x: Float[Array, "n dx"]) -> Float[Array, "n da"]:
         return self.a(x)
 
-    def weights(
-        self, q: Float[Array, "m da"], k: Float[Array, "n da"], mask: Bool[Array, " n"]
-    ) -> Float[Array, "m n"]:
+    def weights(self, q: Float[Array, "m da"], k: Float[Array, "n da"], mask: Bool[Array, " n"]) -> Float[Array, "m n"]:
         logits = jnp.where(mask, q @ k.T / math.sqrt(q.shape[-1]), -jnp.inf)
         # An empty context has no largest logit and nothing to normalise: its weights are all 0.
         top = jnp.max(logits, axis=-1, keepdims=True, initial=jnp.finfo(logits.dtype).min)
@@ -56,9 +52,7 @@ class SquaredExponential(Pooling):
     def embed(self, x: Float[Array, "n dx"]) -> Float[Array, "n dx"]:
         return x
 
-    def weights(
-        self, q: Float[Array, "m da"], k: Float[Array, "n da"], mask: Bool[Array, " n"]
-    ) -> Float[Array, "m n"]:
+    def weights(self, q: Float[Array, "m da"], k: Float[Array, "n da"], mask: Bool[Array, " n"]) -> Float[Array, "m n"]:
         # Full precision: the difference of squares below would magnify the rounding of fast matrix units.
         products = jnp.matmul(q, k.T, precision=jax.lax.Precision.HIGHEST)
         distances = jnp.square(q).sum(-1)[:, None] + jnp.square(k).sum(-1) - 2 * products
@@ -75,7 +69,5 @@ class DeepKernel(Pooling):
     def embed(self, x: Float[Array, "n dx"]) -> Float[Array, "n da"]:
         return self.a(x)
 
-    def weights(
-        self, q: Float[Array, "m da"], k: Float[Array, "n da"], mask: Bool[Array, " n"]
-    ) -> Float[Array, "m n"]:
+    def weights(self, q: Float[Array, "m da"], k: Float[Array, "n da"], mask: Bool[Array, " n"]) -> Float[Array, "m n"]:
         return self.kernel.weights(q, k, mask)

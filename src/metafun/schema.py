@@ -14,7 +14,7 @@ T = TypeVar("T")
 class AtLeast:
     """A lower bound for a number: `Annotated[int, AtLeast(1)]`."""
 
-    bound: float
+    bound: int | float
 
 
 def parse(cls: type[T], table: Mapping[str, Any], where: str = "") -> T:
@@ -40,7 +40,11 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in over.items():
         old = merged.get(key)
-        if isinstance(old, Mapping) and isinstance(value, Mapping) and value.get("kind", old.get("kind")) == old.get("kind"):
+        if (
+            isinstance(old, Mapping)
+            and isinstance(value, Mapping)
+            and value.get("kind", old.get("kind")) == old.get("kind")
+        ):
             merged[key] = merge(old, value)
         else:
             merged[key] = value

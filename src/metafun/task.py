@@ -1,13 +1,13 @@
 """A task 𝒯 = (context, target): two sets of labelled points, padded and masked."""
 
 from collections.abc import Sequence
-from typing import Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Bool, Float
+from jaxtyping import Array, Bool, Float
+from numpy.typing import ArrayLike
 
 from .errors import InvalidTask
 
@@ -20,9 +20,12 @@ class Points(eqx.Module):
     mask: Bool[Array, " n"]
 
     @classmethod
-    def of(cls, x: ArrayLike, y: ArrayLike, role: str = "context") -> Self:
+    def of(cls, x: ArrayLike, y: ArrayLike, role: str = "context") -> "Points":
         """Checks arrays from outside: x [n, dx] paired with y [n, dy], all finite; n may be 0."""
-        arrays = {"inputs": _matrix(x, f"{role} inputs", "dx"), "outputs": _matrix(y, f"{role} outputs", "dy")}
+        arrays = {
+            "inputs": _matrix(x, f"{role} inputs", "dx"),
+            "outputs": _matrix(y, f"{role} outputs", "dy"),
+        }
         n_x, n_y = len(arrays["inputs"]), len(arrays["outputs"])
         if n_x != n_y:
             raise InvalidTask(
@@ -50,12 +53,14 @@ class Task(eqx.Module):
     target: Points
 
     @classmethod
-    def of(cls, x_context: ArrayLike, y_context: ArrayLike, x_target: ArrayLike, y_target: ArrayLike) -> Self:
+    def of(cls, x_context: ArrayLike, y_context: ArrayLike, x_target: ArrayLike, y_target: ArrayLike) -> "Task":
         """Checks arrays from outside; context and target must agree in dx and dy."""
         context, target = Points.of(x_context, y_context, "context"), Points.of(x_target, y_target, "target")
         for axis, c, t in (("dx", context.x, target.x), ("dy", context.y, target.y)):
             if c.shape[1] != t.shape[1]:
-                raise InvalidTask(f"context has {axis} = {c.shape[1]} but target has {axis} = {t.shape[1]}; use the same.")
+                raise InvalidTask(
+                    f"context has {axis} = {c.shape[1]} but target has {axis} = {t.shape[1]}; use the same."
+                )
         return cls(context, target)
 
 
@@ -76,6 +81,7 @@ def _matrix(array: ArrayLike, what: str, axis: str) -> np.ndarray:
         raise InvalidTask(f"{what} must be an array of numbers [n, {axis}]; {error}.") from None
     if matrix.ndim != 2:
         raise InvalidTask(
-            f"{what} have shape {list(matrix.shape)}; expected [n, {axis}]. For one number a point, add an axis: a[:, None]."
+            f"{what} have shape {list(matrix.shape)}; expected [n, {axis}]. "
+            "For one number a point, add an axis: a[:, None]."
         )
     return matrix

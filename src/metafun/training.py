@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec
 from jaxtyping import Array, Float, PyTree
 
 from .config import Config, TrainingConfig
-from .devices import AXIS, my_share, spread, task_mesh
+from .devices import AXIS, my_share, replicate, spread, task_mesh
 from .model import MetaFun
 
 
@@ -39,12 +39,14 @@ class Trainer:
     def start(self) -> State:
         """Fresh models: seed s begins with the same weights whichever seeds train beside it."""
         keys = jnp.stack([_keys(seed)[0] for seed in self.config.training.seeds])
-        parameters = jax.vmap(lambda key: _ravel(self.config.build_model(key)))(keys)
+        parameters = jax.vmap(lambda key: ravel(self.config.build_model(key)))(keys)
         return State(parameters, jax.vmap(self.optimiser.init)(parameters), 0)
 
     def run(self, state: State) -> Iterator[tuple[State, Float[np.ndarray, "steps s"]]]:
         """Yields the state and the losses after every chunk; the caller logs, validates, saves and stops."""
         training = self.config.training
+        # Placed as the chunks return it; otherwise the second chunk would be compiled again.
+        state = replicate(state, task_mesh(training.batch))
         while state.step < training.steps:
             length = min(training.chunk, training.steps - state.step)
             parameters, optimiser, losses = self._chunk(
@@ -68,14 +70,14 @@ class Trainer:
         def step(parameters: Array, optimiser: PyTree, key: Array) -> tuple[Array, PyTree, Array]:
             keys = my_share(jax.random.split(key, batch), mesh)
             value, gradient = eqx.filter_value_and_grad(loss)(self.unravel(parameters), keys)
-            value, gradient = jax.lax.pmean((value, _ravel(gradient)), AXIS)
+            value, gradient = jax.lax.pmean((value, ravel(gradient)), AXIS)
             change, optimiser = self.optimiser.update(gradient, optimiser, parameters)
             return optax.apply_updates(parameters, change), optimiser, value
 
         def body(carry: tuple[Array, PyTree], i: Array) -> tuple[tuple[Array, PyTree], Array]:
             # The key is a function of seed and step alone, so that a run can be resumed at any chunk.
             keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(seeds, i)
-            parameters, optimiser, values = jax.vmap(step)(*carry, keys)
+            parameters, optimiser, values = _for_each_seed(step)(*carry, keys)
             return (parameters, optimiser), values
 
         def scan(parameters: Array, optimiser: PyTree, steps: Array) -> tuple[Array, PyTree, Array]:
@@ -83,6 +85,18 @@ class Trainer:
             return parameters, optimiser, values
 
         return spread(scan, mesh, PartitionSpec())(parameters, optimiser, steps)
+
+
+def _for_each_seed(function: Callable) -> Callable:
+    """`jax.vmap`, but plain for a single seed: products with a batch axis of one take slower kernels."""
+
+    def mapped(*arguments: PyTree) -> PyTree:
+        if len(jax.tree.leaves(arguments)[0]) > 1:
+            return jax.vmap(function)(*arguments)
+        results = function(*jax.tree.map(lambda a: a[0], arguments))
+        return jax.tree.map(lambda a: a[None], results)
+
+    return mapped
 
 
 def build_optimiser(training: TrainingConfig) -> optax.GradientTransformation:
@@ -102,7 +116,8 @@ def unraveller(config: Config) -> Callable[[Float[Array, " p"]], MetaFun]:
     return lambda parameters: eqx.combine(unravel(parameters), static)
 
 
-def _ravel(model: PyTree) -> Float[Array, " p"]:
+def ravel(model: PyTree) -> Float[Array, " p"]:
+    """All parameters of a model, or all entries of its gradient, as one vector."""
     return ravel_pytree(eqx.filter(model, eqx.is_inexact_array))[0]
 
 

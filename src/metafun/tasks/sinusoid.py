@@ -5,13 +5,29 @@ import math
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..task import Points, Task
 
 
+class Wave(eqx.Module):
+    """y = A sin(x − b)."""
+
+    amplitude: Float[Array, ""]
+    phase: Float[Array, ""]
+
+    @classmethod
+    def draw(cls, key: PRNGKeyArray) -> "Wave":
+        """A ∼ U(0.1, 5), b ∼ U(0, π)."""
+        a, b = jax.random.uniform(key, (2,))
+        return cls(0.1 + 4.9 * a, math.pi * b)
+
+    def points(self, x: Float[Array, "n 1"], size: int | Int[Array, ""]) -> Points:
+        return Points(x, self.amplitude * jnp.sin(x - self.phase), jnp.arange(len(x)) < size)
+
+
 class Sinusoid(eqx.Module):
-    """y = A sin(x − b), A ∼ U(0.1, 5), b ∼ U(0, π), x ∼ U(−5, 5), without noise.
+    """Tasks of noiseless points on one wave, x ∼ U(−5, 5).
 
     Each task has n context points, n uniform in `context` = (least, most), and `targets` targets, fewer
     where n and they together would exceed `points`.
@@ -25,14 +41,18 @@ class Sinusoid(eqx.Module):
     low, high = -5.0, 5.0
 
     def sample(self, key: PRNGKeyArray) -> Task:
-        key_a, key_b, key_n, key_x = jax.random.split(key, 4)
-        amplitude = jax.random.uniform(key_a, minval=0.1, maxval=5.0)
-        phase = jax.random.uniform(key_b, maxval=math.pi)
+        key_wave, key_n, key_x = jax.random.split(key, 3)
         least, most = self.context
         n = jax.random.randint(key_n, (), least, most + 1)
         x = jax.random.uniform(key_x, (most + self.targets, 1), minval=self.low, maxval=self.high)
+        wave = Wave.draw(key_wave)
+        return Task(wave.points(x[:most], n), wave.points(x[most:], jnp.minimum(self.targets, self.points - n)))
 
-        def points(x: Float[Array, "n 1"], size: Array) -> Points:
-            return Points(x, amplitude * jnp.sin(x - phase), jnp.arange(len(x)) < size)
-
-        return Task(points(x[:most], n), points(x[most:], jnp.minimum(self.targets, self.points - n)))
+    def curve(self, key: PRNGKeyArray, n: int, low: float, x: Float[Array, "m 1"]) -> Task:
+        """A task to look at: n context points not left of `low`, and the wave along x."""
+        key_wave, key_x = jax.random.split(key)
+        wave = Wave.draw(key_wave)
+        return Task(
+            wave.points(jax.random.uniform(key_x, (n, 1), minval=low, maxval=self.high), n),
+            wave.points(x, len(x)),
+        )

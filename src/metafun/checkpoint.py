@@ -1,0 +1,126 @@
+"""Checkpoints that describe themselves: named tensors, with the configuration in the header (safetensors)."""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import safetensors
+import safetensors.numpy
+from jaxtyping import PyTree
+
+from .config import Config, parse_config, parse_toml
+from .errors import InvalidCheckpoint, InvalidConfig
+from .model import MetaFun
+
+FORMAT = "metafun-1"
+
+
+def save(path: Path, config: Config, groups: Mapping[str, PyTree], record: Mapping[str, Any]) -> None:
+    """Writes the arrays of each group as `group.path.to.array`; the file is whole or not there at all."""
+    tensors = {name: np.asarray(a) for group, tree in groups.items() for name, a in _named(group, tree)}
+    header = {"format": FORMAT, "config": config.to_toml(), "record": json.dumps(dict(record))}
+    write_atomically(path, safetensors.numpy.save(tensors, header))
+
+
+def read_header(path: Path) -> tuple[Config, dict[str, Any]]:
+    """The configuration and the record of a checkpoint; tensors stay on the disk."""
+    with _open(path) as file:
+        header = file.metadata() or {}
+        if header.get("format") != FORMAT:
+            raise InvalidCheckpoint(
+                f"{path} is not a checkpoint of metafun: its header has format {header.get('format')!r}, "
+                f"expected {FORMAT!r}."
+            )
+        try:
+            return parse_config(parse_toml(header["config"], "its configuration")), json.loads(header["record"])
+        except (InvalidConfig, KeyError, json.JSONDecodeError) as error:
+            raise InvalidCheckpoint(f"{path} has a damaged header: {error}") from None
+
+
+def load_models(path: Path, group: str = "best") -> MetaFun:
+    """The models of all seeds as one, with a leading axis for the seed in every array."""
+    config, _ = read_header(path)
+    one = eqx.filter_eval_shape(config.build_model, jax.random.key(0))
+    seeds = len(config.training.seeds)
+    like = jax.tree.map(
+        lambda a: jax.ShapeDtypeStruct((seeds, *a.shape), a.dtype) if isinstance(a, jax.ShapeDtypeStruct) else a,
+        one,
+    )
+    return load_group(path, group, like)
+
+
+def load_model(path: Path, seed: int | None = None, group: str = "best") -> MetaFun:
+    """One trained model: that of `seed`, or of the first seed."""
+    seeds = read_header(path)[0].training.seeds
+    if seed is not None and seed not in seeds:
+        raise InvalidCheckpoint(f"{path} holds the seeds {list(seeds)}, not {seed}.")
+    index = 0 if seed is None else seeds.index(seed)
+    return jax.tree.map(lambda leaf: leaf[index] if _is_array(leaf) else leaf, load_models(path, group))
+
+
+def load_group(path: Path, group: str, like: PyTree) -> PyTree:
+    """The arrays of a group in the structure of `like`, if names, shapes and types agree."""
+    names = dict(_named(group, like))
+    with _open(path) as file:
+        present = {name for name in file.keys() if name.startswith(group + ".")}  # noqa: SIM118
+        if present != set(names):
+            odd = sorted(present ^ set(names))[0]
+            raise InvalidCheckpoint(f"{path} does not hold the model it describes: '{odd}' is missing or unexpected.")
+        arrays = {}
+        for name, expected in names.items():
+            array = file.get_tensor(name)
+            if (array.dtype, array.shape) != (expected.dtype, expected.shape):
+                raise InvalidCheckpoint(
+                    f"{path}: '{name}' is {array.dtype}{list(array.shape)}, "
+                    f"expected {expected.dtype}{list(expected.shape)}."
+                )
+            arrays[name] = jnp.asarray(array)
+    dynamic, static = eqx.partition(like, _is_array)
+    leaves = [arrays[name] for name, _ in _named(group, dynamic)]
+    return eqx.combine(jax.tree.unflatten(jax.tree.structure(dynamic), leaves), static)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """A temporary name, synced, then renamed: whoever reads `path` sees the old content or the new."""
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, (jax.Array, np.ndarray, jax.ShapeDtypeStruct))
+
+
+def _named(group: str, tree: PyTree) -> list[tuple[str, Any]]:
+    paths = jax.tree_util.tree_leaves_with_path(eqx.filter(tree, _is_array))
+    return [(f"{group}.{jax.tree_util.keystr(path, simple=True, separator='.')}", leaf) for path, leaf in paths]
+
+
+@contextlib.contextmanager
+def _open(path: Path) -> Iterator[Any]:
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            yield file
+    except FileNotFoundError:
+        raise InvalidCheckpoint(f"there is no checkpoint at {path}.") from None
+    except (safetensors.SafetensorError, OSError) as error:
+        raise InvalidCheckpoint(f"{path} is truncated or not a safetensors file: {error}.") from None

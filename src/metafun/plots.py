@@ -1,0 +1,90 @@
+"""Figures for people."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from .likelihoods import Normal
+from .model import MetaFun
+from .task import Task
+from .tasks import Sinusoid
+
+# One blue for all t, from pale to dark, so that the eye reads a direction.
+SHADES = matplotlib.colormaps["Blues"]
+RED, GREY, INK = "#d62728", "0.55", "0.1"
+
+
+def plot_updates(model: MetaFun, tasks: Sinusoid, seed: int, path: Path) -> Path:
+    """The paper's Figure 3 A: predictions at t = 0 … T beside the truth, for a few test tasks."""
+    figure = Figure(figsize=(11, 3.6), layout="constrained")
+    axes = figure.subplots(1, 3, sharey=True)
+    x = jnp.linspace(tasks.low, tasks.high, 400)[:, None]
+    panels = (
+        ("5 points anywhere", tasks.low),
+        ("5 points on one side", 0.0),
+        ("10 points anywhere", tasks.low),
+    )
+    for i, (axis, (title, low)) in enumerate(zip(axes, panels, strict=True)):
+        task = tasks.curve(jax.random.fold_in(jax.random.key(seed), i), int(title.split()[0]), low, x)
+        prediction = jax.jit(lambda t: model.predict_trajectory(model.encode(t.context), t.target.x))(task)
+        _draw_updates(axis, task, prediction)
+        error = float(jnp.square(prediction.mean[-1] - task.target.y).mean())
+        axis.set_title(f"{title}, MSE {error:.4f}", fontsize=10)
+    axes[0].set_ylabel("y")
+    axes[0].legend(loc="upper left", fontsize=8, frameon=False, ncols=2)
+    figure.suptitle("Functional updates of a trained MetaFun on unseen sinusoids", fontsize=11)
+    return _save(figure, path)
+
+
+def plot_training(metrics: Sequence[dict[str, Any]], path: Path) -> Path:
+    """Training and validation loss of every seed over the steps."""
+    figure = Figure(figsize=(6, 3.6), layout="constrained")
+    axis = figure.subplots()
+    validated = [entry for entry in metrics if "validation" in entry]
+    for entries, name, color in ((metrics, "loss", SHADES(0.5)), (validated, "validation", RED)):
+        values = np.array([entry[name] for entry in entries])
+        steps = [entry["step"] for entry in entries]
+        for seed in range(values.shape[1] if values.size else 0):
+            label = {"loss": "training", "validation": "validation"}[name] if seed == 0 else None
+            axis.plot(steps, values[:, seed], color=color, lw=1, label=label)
+    axis.set(xlabel="step", ylabel="loss", yscale="log")
+    axis.legend(frameon=False)
+    _plain(axis)
+    return _save(figure, path)
+
+
+def _draw_updates(axis: Axes, task: Task, prediction: Normal) -> None:
+    x, last = task.target.x[:, 0], len(prediction.mean) - 1
+    axis.plot(x, task.target.y[:, 0], color=INK, lw=1.2, ls=(0, (4, 3)), label="truth", zorder=4)
+    for t, mean in enumerate(prediction.mean):
+        shade = SHADES(0.25 + 0.7 * t / last)
+        axis.plot(x, mean[:, 0], color=shade, lw=2.4 if t == last else 1.3, label=f"t = {t}", zorder=2 + (t == last))
+    axis.plot(
+        task.context.x[:, 0],
+        task.context.y[:, 0],
+        "o",
+        color=RED,
+        ms=6,
+        mec="white",
+        label="context",
+        zorder=5,
+    )
+    axis.set_xlabel("x")
+    _plain(axis)
+
+
+def _plain(axis: Axes) -> None:
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.tick_params(colors=GREY, labelcolor=INK)
+
+
+def _save(figure: Figure, path: Path) -> Path:
+    figure.savefig(path, dpi=150)
+    return path

@@ -1,0 +1,23 @@
+"""Shapes and types are checked in every test; compiled programs are kept between runs of the suite."""
+
+from pathlib import Path
+
+from jaxtyping import install_import_hook
+
+with install_import_hook("metafun", "beartype.beartype"):
+    pass
+
+import jax
+import pytest
+
+from metafun.devices import use_all_cores
+
+use_all_cores()
+jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parent.parent / ".cache" / "compiled"))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
+@pytest.fixture
+def float64():
+    with jax.enable_x64(True):
+        yield

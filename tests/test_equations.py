@@ -1,0 +1,145 @@
+"""The paper's equations, written out again the slow way."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+
+from examples import DX, DY, VARIANTS, build, name, random_task
+from metafun.decoders import Identity
+from metafun.initial import Zero
+from metafun.likelihoods import Gaussian, Normal, SquaredError
+from metafun.model import MetaFun
+from metafun.pooling import SquaredExponential
+from metafun.task import Points
+from metafun.updates import GradientUpdate
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=name)
+def test_the_collapsed_representation_equals_the_iteration_on_context_and_target(variant, float64):
+    """Equations 5 to 8 as printed: r at all points moves T times; the targets' rows are read at the end."""
+    model, task = build(variant), random_task()
+    context, n = task.context, len(task.context.x)
+    x = jnp.concatenate([context.x, task.target.x])
+
+    def context_loss(r):
+        return model.likelihood.loss(model.likelihood(model.decode(r, context.x)), context.y).mean()
+
+    r = [model.initial(x)]
+    for t in range(model.iterations):
+        pool, update = model.pools[t % len(model.pools)], model.updates[t % len(model.updates)]
+        u = update(context, r[-1][:n], context_loss)
+        k = pool.weights(pool.embed(x), pool.embed(context.x), context.mask)
+        r.append(r[-1] - model.step_size * k @ u)
+
+    representation = model.encode(context)
+    np.testing.assert_allclose(representation(x), r[-1], atol=1e-12)
+    np.testing.assert_allclose(representation.trajectory(x), jnp.stack(r), atol=1e-12)
+
+
+def functional_gradient_descent(likelihood, step_size, iterations, dr) -> MetaFun:
+    """Section 3, conditions i to iii: no decoder, a fixed kernel, the gradient as local update."""
+    return MetaFun(
+        initial=Zero(dr),
+        update=GradientUpdate(dr),
+        pool=SquaredExponential(scale=1.3, lengthscale=0.7),
+        decode=Identity(),
+        likelihood=likelihood,
+        step_size=step_size,
+        iterations=iterations,
+    )
+
+
+def kernel(p, q):
+    return 1.3**2 * np.exp(-np.square(p[:, None] - q[None]).sum(-1) / (2 * 0.7**2))
+
+
+def test_squared_loss_has_a_closed_form(float64):
+    """(I − (I − αK)ᵀ)·y at the context, for the loss ½Σᵢ(f(xᵢ) − yᵢ)²."""
+    task, n, T, alpha = random_task(), 5, 7, 0.11
+    # Our loss is the mean over points and outputs of (f − y)²: n·dy/2 of it are the sum of halves.
+    model = functional_gradient_descent(SquaredError(0.1), alpha * n * DY / 2, T, 2 * DY)
+    prediction = model.predict(model.encode(task.context), task.context.x)
+
+    K = kernel(np.asarray(task.context.x), np.asarray(task.context.x))
+    expected = (np.eye(n) - np.linalg.matrix_power(np.eye(n) - alpha * K, T)) @ task.context.y
+    np.testing.assert_allclose(prediction.mean, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("likelihood", [SquaredError(0.1), Gaussian(0.1)], ids=["squared-error", "gaussian"])
+def test_functional_gradient_descent_is_a_special_case(likelihood, float64):
+    """f⁽ᵗ⁺¹⁾(x) = f⁽ᵗ⁾(x) − α Σᵢ k(x, xᵢ) ∇ℓ(f⁽ᵗ⁾(xᵢ), yᵢ), for any loss (Equation 12)."""
+    task, n, T, alpha = random_task(), 5, 4, 0.2
+    model = functional_gradient_descent(likelihood, alpha * n, T, 2 * DY)
+    slope = jax.vmap(jax.grad(lambda f, y: likelihood.loss(likelihood(f[None]), y[None])[0]))
+
+    x = jnp.concatenate([task.context.x, task.target.x])
+    f = jnp.zeros((len(x), 2 * DY))
+    K = kernel(np.asarray(x), np.asarray(task.context.x))
+    for _ in range(T):
+        f = f - alpha * K @ slope(f[:n], task.context.y)
+    np.testing.assert_allclose(model.encode(task.context)(x), f, atol=1e-12)
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=name)
+def test_gradients_equal_finite_differences(variant, float64):
+    model, task = build(variant), random_task()
+    arrays, static = eqx.partition(model, eqx.is_inexact_array)
+    loss = jax.jit(lambda a: eqx.combine(a, static).loss(task))
+    check_grads(loss, (arrays,), order=1, modes=["rev"], atol=1e-5, rtol=1e-5)
+
+
+def test_attention_weights_are_a_softmax_over_the_context(float64):
+    model, task = build(VARIANTS[0]), random_task()
+    pool = model.pools[0]
+    q, k = pool.embed(task.target.x), pool.embed(task.context.x)
+    expected = jax.nn.softmax(q @ k.T / np.sqrt(7), axis=-1)
+    np.testing.assert_allclose(pool.weights(q, k, task.context.mask), expected, atol=1e-14)
+
+
+def test_attention_survives_enormous_logits():
+    pool = build(VARIANTS[0]).pools[0]
+    q = jnp.full((2, 7), 1e18)
+    weights = pool.weights(q, jnp.stack([q[0], -q[0], q[0]]), jnp.array([True, True, False]))
+    np.testing.assert_array_equal(weights, [[1, 0, 0], [1, 0, 0]])
+
+
+def test_kernel_weights_are_squared_exponential(float64):
+    task = random_task()
+    pool = SquaredExponential(scale=1.3, lengthscale=0.7)
+    weights = pool.weights(task.target.x, task.context.x, task.context.mask)
+    np.testing.assert_allclose(weights, kernel(np.asarray(task.target.x), np.asarray(task.context.x)), atol=1e-14)
+
+
+def test_representation_does_not_grow_with_the_targets():
+    """What is kept of a task is the size of its context, whatever is asked of it later."""
+    model, task = build(VARIANTS[0]), random_task()
+    representation = model.encode(task.context)
+    before = sum(leaf.size for leaf in jax.tree.leaves(representation))
+    assert representation(jnp.zeros((10_000, DX))).shape == (10_000, 6)
+    assert sum(leaf.size for leaf in jax.tree.leaves(representation)) == before
+
+
+def test_normal_log_density(float64):
+    density = Normal(jnp.array([[1.0, -2.0]]), jnp.array([[0.5, 2.0]])).log_prob(jnp.array([[0.0, 0.0]]))
+    expected = sum(-(((0 - m) / s) ** 2) / 2 - np.log(s) - np.log(2 * np.pi) / 2 for m, s in ((1, 0.5), (-2, 2)))
+    np.testing.assert_allclose(density, [expected])
+
+
+def test_loss_weighs_context_and_target():
+    task = random_task()
+    losses = {
+        weights: build(VARIANTS[0], context_weight=weights[0], target_weight=weights[1]).loss(task)
+        for weights in ((1.0, 0.0), (0.0, 1.0), (2.0, 3.0))
+    }
+    np.testing.assert_allclose(losses[2.0, 3.0], 2 * losses[1.0, 0.0] + 3 * losses[0.0, 1.0], rtol=1e-6)
+
+
+def test_one_context_point_pulls_the_mean_towards_it():
+    """A sanity check a person can follow: functional gradient descent moves f(x₁) towards y₁."""
+    model = functional_gradient_descent(SquaredError(0.1), 0.1, 20, 2)
+    context = Points.of(np.zeros((1, 1)), np.array([[3.0]]))
+    means = model.predict_trajectory(model.encode(context), context.x).mean[:, 0, 0]
+    assert (np.diff(means) > 0).all() and abs(float(means[-1]) - 3) < 0.1

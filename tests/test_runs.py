@@ -1,0 +1,226 @@
+"""Run folders and checkpoints: interrupted, damaged, foreign, full disk."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+import safetensors.numpy
+
+import metafun.runs
+from examples import TINY
+from metafun import load_model
+from metafun.config import load_config
+from metafun.errors import Diverged, InvalidCheckpoint, InvalidRun
+from metafun.runs import Run
+
+
+def new_run(path, *settings) -> Run:
+    return Run.create(path, load_config("sinusoid", [*TINY, *settings]))
+
+
+def parameters(run: Run, which: str = "last") -> list[np.ndarray]:
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(run.models(which))]
+
+
+def assert_identical(a: Run, b: Run) -> None:
+    for which in ("last", "best"):
+        for p, q in zip(parameters(a, which), parameters(b, which), strict=True):
+            np.testing.assert_array_equal(p, q)
+    drop_time = [{k: v for k, v in entry.items() if k != "seconds"} for entry in a.metrics()]
+    assert drop_time == [{k: v for k, v in entry.items() if k != "seconds"} for entry in b.metrics()]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Run:
+    run = new_run(tmp_path_factory.mktemp("runs") / "finished", "training.seeds=[0,1]")
+    for _ in run.train():
+        pass
+    return run
+
+
+def test_a_finished_run_has_everything(finished):
+    assert finished.record.step == 60 and len(finished.record.best_loss) == 2
+    assert [entry["step"] for entry in finished.metrics()] == [10, 20, 30, 40, 50, 60]
+    assert [entry["step"] for entry in finished.metrics() if "validation" in entry] == [20, 40, 60]
+    assert not list(finished.path.glob("*.tmp"))
+
+
+def test_best_is_the_best_on_validation(finished):
+    validation = np.array([entry["validation"] for entry in finished.metrics() if "validation" in entry])
+    np.testing.assert_array_equal(finished.record.best_loss, validation.min(0))
+    np.testing.assert_array_equal(finished.record.best_step, 20 * (1 + validation.argmin(0)))
+
+
+def test_interrupted_after_any_chunk_it_goes_on_bit_by_bit(finished, tmp_path, monkeypatch):
+    run = new_run(tmp_path / "run", "training.seeds=[0,1]")
+    for _ in range(3):
+        training = run.train()
+        next(training)
+        next(training)
+        training.close()
+    assert run.record.step == 60
+    assert_identical(run, finished)
+
+
+def test_training_a_finished_run_changes_nothing(finished):
+    before = finished.checkpoint_file.read_bytes()
+    assert list(finished.train()) == []
+    assert finished.checkpoint_file.read_bytes() == before
+
+
+TRAIN = """
+import sys
+import metafun.runs
+from metafun.cli import app
+from metafun.devices import use_all_cores
+use_all_cores()
+metafun.runs.SECONDS_BETWEEN_CHECKPOINTS = 0.0
+app(sys.argv[1:])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["SIGKILL", "ctrl-c"])
+def test_killed_at_any_moment_it_resumes_to_the_same_bits(tmp_path, how):
+    settings = [part for setting in [*TINY, "training.steps=4000"] for part in ("--set", setting)]
+    command = [sys.executable, "-c", TRAIN, "train", "sinusoid", *settings]
+    subprocess.run([*command, "--out", tmp_path / "whole"], check=True, capture_output=True)
+
+    kills = 0
+    for attempt in range(4):
+        extra = ["--resume"] if attempt else []
+        process = subprocess.Popen([*command, "--out", tmp_path / "broken", *extra], stderr=subprocess.PIPE, text=True)
+        if attempt < 3:
+            wait_for_progress(tmp_path / "broken", process)
+            process.send_signal(how)
+        _, errors = process.communicate(timeout=120)
+        kills += process.returncode in (-signal.SIGKILL, 130)
+        assert "Traceback" not in errors
+        assert how is signal.SIGKILL or process.returncode == 0 or "--resume" in errors
+    assert kills > 0, "the run ended before it could be interrupted"
+    assert process.returncode == 0
+    assert_identical(Run(tmp_path / "broken"), Run(tmp_path / "whole"))
+
+
+def wait_for_progress(path, process) -> None:
+    """Until the run has moved past the checkpoint it began with, so that it is killed at work."""
+    metrics = path / "metrics.jsonl"
+    start = metrics.stat().st_mtime_ns if metrics.exists() else 0
+    while process.poll() is None and (not metrics.exists() or metrics.stat().st_mtime_ns == start):
+        time.sleep(0.01)
+    time.sleep(0.3)
+
+
+def test_early_stopping_waits_for_patience(tmp_path, monkeypatch):
+    values = iter([3.0, 2.0, 2.5, 2.4, 2.3, 1.0])
+    monkeypatch.setattr(metafun.runs, "validate", lambda models, config: np.array([next(values)]))
+    run = new_run(tmp_path / "run", "training.steps=200", "training.patience=2")
+    reports = list(run.train())
+    assert reports[-1].record.step == 80 and run.record.stopped_early
+    assert run.record.best_step == [40]
+    assert list(run.train()) == [], "a run that stopped early stays stopped"
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_state(tmp_path):
+    run = new_run(tmp_path / "run", "training.learning_rate=1e30", "training.schedule=constant", "training.steps=1000")
+    with pytest.raises(Diverged, match=r"the loss of seed 0 became (nan|inf) at step \d+; the run is kept"):
+        list(run.train())
+    if run.checkpoint_file.exists():
+        assert all(np.isfinite(p).all() for p in parameters(run))
+
+
+def test_an_existing_folder_is_never_overwritten_by_itself(finished, tmp_path):
+    config, before = finished.config, finished.checkpoint_file.read_bytes()
+    with pytest.raises(InvalidRun, match="holds a run already; add --resume"):
+        Run.create(finished.path, config)
+    assert finished.checkpoint_file.read_bytes() == before
+    (tmp_path / "thesis.txt").write_text("precious")
+    for overwrite in (False, True):
+        with pytest.raises(InvalidRun, match="exists and is not a run folder"):
+            Run.create(tmp_path, config, overwrite=overwrite)
+    assert os.listdir(tmp_path) == ["thesis.txt"]
+
+
+def test_one_seed_can_be_taken_out(finished):
+    path = finished.checkpoint_file
+    both = finished.models()
+    np.testing.assert_array_equal(load_model(path, seed=1).step_size, both.step_size[1])
+    with pytest.raises(InvalidCheckpoint, match=r"holds the seeds \[0, 1\], not 7"):
+        load_model(path, seed=7)
+
+
+def edit(path, change) -> None:
+    """Rewrites a checkpoint after `change(tensors, header)`."""
+    with safetensors.safe_open(path, framework="numpy") as file:
+        tensors, header = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
+    change(tensors, header)
+    path.write_bytes(safetensors.numpy.save(tensors, header))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: path.write_bytes(path.read_bytes()[:-100]), "truncated or not a safetensors file"),
+        (lambda path: path.write_bytes(b"<html>not found</html>"), "truncated or not a safetensors file"),
+        (lambda path: path.write_bytes(b""), "truncated or not a safetensors file"),
+        (lambda path: path.unlink(), "there is no checkpoint"),
+        (
+            lambda path: path.write_bytes(safetensors.numpy.save({"w": np.zeros(3)})),
+            "not a checkpoint of metafun",
+        ),
+        (lambda path: edit(path, lambda t, h: h.update(config="model = 3")), "damaged header: model = 3"),
+        (lambda path: edit(path, lambda t, h: h.update(record="{")), "damaged header"),
+        (
+            lambda path: edit(path, lambda t, h: t.pop("best.step_size")),
+            "'best.step_size' is missing or unexpected",
+        ),
+        (
+            lambda path: edit(path, lambda t, h: t.update({"best.extra": np.zeros(1)})),
+            "'best.extra' is missing or",
+        ),
+        (
+            lambda path: edit(path, lambda t, h: t.update({"best.step_size": np.zeros(3, np.float32)})),
+            r"float32\[3\]",
+        ),
+        (lambda path: edit(path, lambda t, h: t.update({"best.step_size": np.zeros(2)})), r"is float64\[2\]"),
+    ],
+)
+def test_a_damaged_or_foreign_checkpoint_is_refused(finished, tmp_path, damage, message):
+    path = tmp_path / "checkpoint.safetensors"
+    path.write_bytes(finished.checkpoint_file.read_bytes())
+    damage(path)
+    with pytest.raises(InvalidCheckpoint, match=message):
+        load_model(path)
+
+
+def test_a_broken_last_line_of_metrics_is_passed_over(finished, tmp_path):
+    run = new_run(tmp_path / "run")
+    training = run.train()
+    next(training)
+    training.close()
+    with open(run.path / "metrics.jsonl", "a") as file:
+        file.write('{"step": 20, "lo')
+    list(run.train())
+    assert [entry["step"] for entry in run.metrics()] == [10, 20, 30, 40, 50, 60]
+
+
+def test_a_full_disk_leaves_the_old_checkpoint(tmp_path):
+    """A process that may write no more bytes than this stands in for a disk that is full."""
+    settings = [part for setting in [*TINY, "training.steps=20"] for part in ("--set", setting)]
+    command = [sys.executable, "-c", TRAIN, "train", "sinusoid", "--out", str(tmp_path / "run"), *settings]
+    result = subprocess.run(["bash", "-c", 'ulimit -f 4; exec "$@"', "bash", *command], capture_output=True, text=True)
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr and result.stderr.count("\n") == 1
+    assert result.stderr.startswith("error: ") and "File too large" in result.stderr
+    assert sorted(os.listdir(tmp_path / "run")) == ["config.toml", "metrics.jsonl"]
+
+
+def test_metrics_are_plain_json(finished):
+    for line in (finished.path / "metrics.jsonl").read_text().splitlines():
+        json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
