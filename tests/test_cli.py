@@ -1,0 +1,125 @@
+"""The command line as people and machines meet it."""
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+
+import pytest
+from typer.testing import CliRunner
+
+from examples import TINY
+from metafun.cli import app
+
+SETTINGS = [part for setting in TINY for part in ("--set", setting)]
+
+
+def metafun(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def fails(*arguments) -> str:
+    """The one line a mistake is answered with."""
+    result = metafun(*arguments)
+    assert result.exit_code == 2, result.output
+    assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
+    return result.stderr
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cli") / "run"
+    result = metafun("train", "sinusoid", "--seeds", 2, "--out", path, *SETTINGS)
+    assert result.exit_code == 0, result.output
+    return path
+
+
+def test_demo_does_everything(tmp_path):
+    result = metafun("demo", "--out", tmp_path / "demo", *SETTINGS)
+    assert result.exit_code == 0, result.output
+    assert "mse_5shot" in result.stdout and "0.040" in result.stdout
+    summary = json.loads((tmp_path / "demo" / "summary.json").read_text())
+    assert {"mse_5shot", "mse_10shot", "parameters", "train_seconds", "figure"} <= set(summary)
+    assert summary["mse_10shot"] > 0 and summary["train_seconds"] > 0
+    with open(summary["figure"], "rb") as figure:
+        assert figure.read(4) == b"\x89PNG"
+
+
+def test_train_leaves_a_run_folder(trained):
+    assert sorted(os.listdir(trained))[:3] == ["checkpoint.safetensors", "config.toml", "metrics.jsonl"]
+    assert tomllib.loads((trained / "config.toml").read_text())["training"]["seeds"] == [0, 1]
+
+
+def test_evaluate_as_a_table_and_as_json(trained, tmp_path):
+    assert "mse_5shot" in metafun("evaluate", trained).stdout
+    record = tmp_path / "results.jsonl"
+    result = metafun("evaluate", trained, "--json", "--shots", 3, "--tasks", 20, "--record", record)
+    results = json.loads(result.stdout)
+    assert set(results["metrics"]) == {"mse_3shot"} and len(results["metrics"]["mse_3shot"]["seeds"]) == 2
+    assert results["test_tasks"] == 20 and results["parameters"] > 0
+    assert json.loads(record.read_text()) == results
+
+
+def test_evaluation_of_best_and_last_differ_only_in_the_parameters(trained):
+    best, last = (json.loads(metafun("evaluate", trained, "--json", *extra).stdout) for extra in ([], ["--last"]))
+    assert (best["which"], last["which"]) == ("best", "last")
+    assert best["config"] == last["config"]
+
+
+def test_plot_draws_two_figures(trained):
+    result = metafun("plot", trained)
+    assert result.exit_code == 0, result.output
+    for path in result.stdout.split():
+        with open(path, "rb") as figure:
+            assert figure.read(4) == b"\x89PNG"
+
+
+def test_info_names_versions_and_devices():
+    facts = json.loads(metafun("info", "--json").stdout)
+    assert facts["devices"] and "sinusoid" in facts["presets"]
+    assert "jax" in metafun("info").stdout
+
+
+@pytest.mark.parametrize("command", [[], ["demo"], ["train"], ["evaluate"], ["plot"], ["info"]], ids=" ".join)
+def test_every_command_explains_itself(command):
+    result = metafun(*command, "--help")
+    assert result.exit_code == 0
+    assert command in ([], ["info"]) or f"metafun {command[0]} " in result.stdout
+
+
+def test_mistakes_are_answered_in_one_line(trained, tmp_path):
+    assert "unknown preset 'sinusiod'; did you mean 'sinusoid'" in fails("train", "sinusiod")
+    assert "unknown key 'training.step'; did you mean 'steps'" in fails("train", "sinusoid", "--set", "training.step=3")
+    assert "holds a run already" in fails("train", "sinusoid", "--out", trained, *SETTINGS)
+    assert "was started with other settings" in fails("train", "sinusoid", "--out", trained, "--resume")
+    assert "is not a run folder" in fails("evaluate", tmp_path)
+    assert "is not a run folder" in fails("plot", tmp_path / "nothing")
+    (tmp_path / "started").mkdir()
+    (tmp_path / "started" / "config.toml").write_text((trained / "config.toml").read_text())
+    assert "there is no checkpoint" in fails("evaluate", tmp_path / "started")
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "config.toml").write_text("[tool]\nname = 3\n")
+    assert "unknown key 'tool'" in fails("evaluate", tmp_path / "foreign")
+    (tmp_path / "file").write_text("")
+    assert "is not a run folder" in fails("train", "sinusoid", "--out", tmp_path / "file")
+
+
+def test_overwrite_replaces_a_run(trained, tmp_path):
+    path = tmp_path / "run"
+    for extra in ([], ["--overwrite", "--set", "training.steps=20"]):
+        assert metafun("train", "sinusoid", "--out", path, *SETTINGS, *extra).exit_code == 0
+    assert tomllib.loads((path / "config.toml").read_text())["training"]["steps"] == 20
+    assert len((path / "metrics.jsonl").read_text().splitlines()) == 2
+
+
+def test_resume_of_nothing_starts(tmp_path):
+    assert metafun("train", "sinusoid", "--resume", "--out", tmp_path / "run", *SETTINGS).exit_code == 0
+
+
+@pytest.mark.slow
+def test_the_installed_command_is_quiet_when_not_on_a_terminal(tmp_path):
+    command = [sys.executable, "-m", "metafun.cli", "train", "sinusoid", "--out", str(tmp_path / "run"), *SETTINGS]
+    result = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"XDG_CACHE_HOME": str(tmp_path)})
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "" and result.stderr.count("\n") == 1
