@@ -10,7 +10,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "metafun"
 FLOORS = [
     {"cli"},
     {"__init__"},
-    {"plots", "runs"},
+    {"plots", "runs", "report"},
     {"training", "evaluation", "checkpoint"},
     {"config"},
     {"model", "tasks"},

@@ -1,0 +1,47 @@
+"""Renders what was measured: the README's table comes from results/*.jsonl and is never typed.
+
+`python -m metafun.report` rewrites the table in README.md.
+"""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+START, END = "<!-- results -->\n", "<!-- /results -->\n"
+METRICS = ("mse_5shot", "mse_10shot")
+PUBLISHED = "| the paper, MetaFun (DFP) | 0.040 ± 0.008 | 0.017 ± 0.005 | | |"
+
+
+def render(results: Path) -> str:
+    """The table of Table 1's model: one row for each recorded run."""
+    lines = ["| run | 5-shot | 10-shot | GPU seconds | steps/s |", "|---|---|---|---|---|", PUBLISHED]
+    for name in ("demo", "sinusoid"):
+        records = (results / f"{name}.jsonl").read_text("utf-8").splitlines()
+        lines += [_row(json.loads(record)) for record in records]
+    return "\n".join(lines) + "\n"
+
+
+def insert(page: str, table: str) -> str:
+    """The page with the table between its two marks."""
+    before, rest = page.split(START)
+    return before + START + "\n" + table + "\n" + END + rest.split(END)[1]
+
+
+def _row(record: dict[str, Any]) -> str:
+    seeds = len(tomllib.loads(record["config"])["training"]["seeds"])
+    command = "make demo" if record["run"] == "demo" else f"metafun train {record['run']} --seeds {seeds}"
+    # Seconds on a CPU depend on whose it is and what else it does; they are not reported.
+    gpu = record["device"] != "cpu"
+    speed = (f"{record['train_seconds']:.0f}", f"{record['steps_per_second']:,.0f}") if gpu else ("", "")
+    return f"| `{command}` | {' | '.join((*(_number(record['metrics'][m]) for m in METRICS), *speed))} |"
+
+
+def _number(value: dict[str, Any]) -> str:
+    spread = "" if value["std"] is None else f" ± {value['std']:.5f}"
+    return f"{value['mean']:.5f}{spread}"
+
+
+if __name__ == "__main__":
+    readme = Path("README.md")
+    readme.write_text(insert(readme.read_text("utf-8"), render(Path("results"))), "utf-8")

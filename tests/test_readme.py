@@ -1,0 +1,54 @@
+"""The README is true: its code runs, its table is what was measured, its commands exist."""
+
+import re
+import shutil
+from pathlib import Path
+
+from examples import TINY
+from typer.testing import CliRunner
+
+from metafun.cli import app
+from metafun.config import load_config
+from metafun.report import insert, render
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text("utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def test_the_table_is_rendered_from_the_results():
+    assert insert(README, render(ROOT / "results")) == README, "run: python -m metafun.report"
+
+
+def test_the_quickstart_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    settings = [part for setting in TINY for part in ("--set", setting)]
+    assert CliRunner().invoke(app, ["demo", *settings]).exit_code == 0
+    (quickstart,) = blocks("python")
+    exec(compile(quickstart, "README.md", "exec"), {})
+    assert "(3, 100, 8)" in capsys.readouterr().out  # TINY has T = 2 and dr = 8
+
+
+def test_the_configuration_is_valid(tmp_path):
+    (toml,) = blocks("toml")
+    path = tmp_path / "mine.toml"
+    path.write_text(toml, "utf-8")
+    assert load_config(str(path)).model.decoder.kind == "predictor-weights"
+
+
+def test_the_commands_exist():
+    commands = set(re.findall(r"^ {4}metafun (\w+)", README, re.MULTILINE))
+    assert commands == {"train", "evaluate", "plot", "info"}
+    assert all(CliRunner().invoke(app, [command, "--help"]).exit_code == 0 for command in commands)
+    targets = re.findall(r"^ {4}make (\w+)", README, re.MULTILINE)
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    assert targets == ["demo", "test"] and all(f"\n{target}:" in makefile for target in targets)
+    assert shutil.which("make")
+
+
+def test_links_lead_somewhere():
+    for target in re.findall(r"\]\((?!http)([^)#]+)\)", README):
+        assert (ROOT / target).exists(), target
