@@ -4,9 +4,9 @@ import re
 import shutil
 from pathlib import Path
 
-from examples import TINY
 from typer.testing import CliRunner
 
+from examples import TINY
 from metafun.cli import app
 from metafun.config import load_config
 from metafun.report import insert, render
