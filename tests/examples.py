@@ -17,12 +17,15 @@ UPDATES = ("mlp", "gradient")
 DECODERS = ("predictor-weights", "conditioned", "identity")
 INITIALS = ("zero", "constant", "parametric")
 
-# Every pooling × update × decoder, shared or one for each iteration; the initial representation takes turns.
+# Every pooling × update × decoder, and each pooling × update with parameters of its own at each iteration; the
+# initial representation takes turns.
+_COMBINATIONS = [
+    *itertools.product(POOLINGS, UPDATES, DECODERS, [False]),
+    *itertools.product(POOLINGS, UPDATES, ["conditioned"], [True]),
+]
 VARIANTS = [
     dict(pooling=pooling, update=update, decoder=decoder, per_iteration=per_iteration, initial=INITIALS[i % 3])
-    for i, (pooling, update, decoder, per_iteration) in enumerate(
-        itertools.product(POOLINGS, UPDATES, DECODERS, (False, True))
-    )
+    for i, (pooling, update, decoder, per_iteration) in enumerate(_COMBINATIONS)
 ]
 
 

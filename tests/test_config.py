@@ -54,7 +54,7 @@ def test_the_papers_training_is_what_the_paper_says():
         ("training.seeds=3", "training.seeds = 3, but it must be a list."),
         ("training.seeds=[]", "training.seeds is empty"),
         ("training.seeds=[-1]", "training.seeds[0] = -1, but it must be at least 0."),
-        ("training.chunk=300", "training.validate_every = 2000 must be a multiple of training.chunk = 300"),
+        ("training.chunk=300", "training.validate_every = 5000 must be a multiple of training.chunk = 300"),
         ("training=3", "training = 3, but it must be a table of keys."),
         ("tasks.context=[1]", "tasks.context = [1], but it must have 2 entries."),
         ("tasks.context=[5,2]", "tasks.context = [5, 2], but the least comes first."),

@@ -23,7 +23,9 @@ def train(*settings):
 
 def test_the_loss_falls():
     wide = [f"model.{key}=32" for key in ("representation", "pooling.width", "update.width", "decoder.width")]
-    _, _, losses = train(*wide, "training.steps=500", "training.chunk=100", "training.validate_every=100")
+    _, _, losses = train(
+        *wide, "training.batch=16", "training.steps=800", "training.chunk=200", "training.validate_every=200"
+    )
     assert losses[-50:].mean() < 0.5 * losses[:50].mean()
 
 
