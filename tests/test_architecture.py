@@ -15,7 +15,7 @@ FLOORS = [
     {"config"},
     {"model", "tasks"},
     {"initial", "pooling", "updates", "decoders"},
-    {"task", "nn", "likelihoods", "devices", "schema"},
+    {"task", "nn", "likelihoods", "devices", "schema", "files"},
     {"errors"},
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

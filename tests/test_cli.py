@@ -105,6 +105,19 @@ def test_mistakes_are_answered_in_one_line(trained, tmp_path):
     assert "is not a run folder" in fails("train", "sinusoid", "--out", tmp_path / "file")
 
 
+def test_options_that_contradict_each_other_are_refused(tmp_path):
+    assert "contradict" in fails("train", "sinusoid", "--resume", "--overwrite", "--out", tmp_path / "run")
+    assert "say the same thing" in fails("train", "sinusoid", "--seeds", 2, "--set", "training.seeds=[7]")
+
+
+def test_brackets_in_a_path_are_only_brackets(tmp_path):
+    path = tmp_path / "r[/x]u[bold]"
+    result = metafun("train", "sinusoid", "--out", path, *SETTINGS)
+    assert result.exit_code == 0 and "r[/x]u[bold]" in result.stderr
+    assert "r[/x]u[bold]" in metafun("plot", path).stdout
+    assert metafun("evaluate", path).exit_code == 0
+
+
 def test_overwrite_replaces_a_run(trained, tmp_path):
     path = tmp_path / "run"
     for extra in ([], ["--overwrite", "--set", "training.steps=20"]):

@@ -2,13 +2,14 @@
 
 import re
 import tomllib
+from typing import get_args
 
 import jax
 import pytest
 
-from metafun.config import load_config, parse_config, presets
+from metafun.config import Activation, load_config, parse_config, presets
 from metafun.errors import InvalidConfig
-from metafun.nn import count_parameters
+from metafun.nn import ACTIVATIONS, count_parameters
 from metafun.schema import to_table
 
 
@@ -46,14 +47,25 @@ def test_the_papers_training_is_what_the_paper_says():
     [
         ("training.stepz=1", "unknown key 'training.stepz'; did you mean 'steps'"),
         ("trainig.steps=1", "unknown key 'trainig'; did you mean 'training'?"),
-        ("training.steps=0", "training.steps = 0, but it must be at least 1."),
+        ("training.steps=0", "training.steps = 0, but it must be between 1 and"),
         ("training.steps=1.5", "training.steps = 1.5, but it must be of type int."),
         ("training.steps=true", "training.steps = True, but it must be of type int."),
         ("training.learning_rate=fast", "training.learning_rate = 'fast', but it must be of type float."),
-        ("training.learning_rate=nan", "training.learning_rate = nan, but it must be of type float."),
+        ("training.learning_rate=nan", "training.learning_rate = nan, but it must be between 0 and"),
+        ("training.learning_rate=inf", "training.learning_rate = inf, but it must be between 0 and"),
+        ("training.learning_rate=1" + "0" * 400, "training.learning_rate = 1000"),
+        ("training.steps=1" + "0" * 30, "training.steps = 1000"),
+        ("training.steps=" + "9" * 5000, "training.steps = '9999"),
+        ("training.steps=" + "[" * 5000, "training.steps = '[[["),
+        ("training.steps=20\nfoo=3", "training.steps = '20\\nfoo=3'"),
+        ("model.pooling.kind=[1]", "model.pooling.kind = [1] is not known"),
+        ("model.decoder.share=2.0", "model.decoder.share = 2.0, but it must be between 0 and 1."),
+        ("model.min_std=2", "model.min_std = 2, but it must be between 0 and 1."),
         ("training.seeds=3", "training.seeds = 3, but it must be a list."),
-        ("training.seeds=[]", "training.seeds is empty"),
-        ("training.seeds=[-1]", "training.seeds[0] = -1, but it must be at least 0."),
+        ("training.seeds=[]", "training.seeds = [], but it must name at least one seed"),
+        ("training.seeds=[1,1]", "training.seeds = [1, 1], but it must name at least one seed, and none twice"),
+        ("training.seeds=[4294967296]", "training.seeds[0] = 4294967296, but it must be between 0 and"),
+        ("training.seeds=[-1]", "training.seeds[0] = -1, but it must be between 0 and"),
         ("training.chunk=300", "training.validate_every = 5000 must be a multiple of training.chunk = 300"),
         ("training=3", "training = 3, but it must be a table of keys."),
         ("tasks.context=[1]", "tasks.context = [1], but it must have 2 entries."),
@@ -100,6 +112,27 @@ def test_a_file_builds_on_a_preset(tmp_path):
 def test_another_kind_brings_its_own_defaults():
     config = load_config("sinusoid", ["model.pooling.kind=squared-exponential"])
     assert to_table(config.model.pooling) == {"kind": "squared-exponential", "scale": 1.0, "lengthscale": 1.0}
+
+
+def test_the_order_of_settings_does_not_matter():
+    settings = ["model.pooling.width=8", "model.pooling.kind=deep-kernel"]
+    a, b = load_config("sinusoid", settings), load_config("sinusoid", settings[::-1])
+    assert a == b and a.model.pooling.width == 8
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("base = 5", "base = 5, but it must be the name"), ('base = "PATH"', "builds on itself"), ('base = "no"', "'no'")],
+)
+def test_a_bad_base_is_refused(tmp_path, content, message):
+    path = tmp_path / "mine.toml"
+    path.write_text(content.replace("PATH", str(path)))
+    with pytest.raises(InvalidConfig, match=message):
+        load_config(str(path))
+
+
+def test_all_activations_can_be_chosen():
+    assert set(get_args(Activation)) == set(ACTIVATIONS)
 
 
 def test_a_configuration_of_any_size_is_checked_without_memory():

@@ -49,6 +49,8 @@ def functional_gradient_descent(likelihood, step_size, iterations, dr) -> MetaFu
         likelihood=likelihood,
         step_size=step_size,
         iterations=iterations,
+        context_weight=1.0,
+        target_weight=1.0,
     )
 
 
@@ -111,6 +113,20 @@ def test_kernel_weights_are_squared_exponential(float64):
     pool = SquaredExponential(scale=1.3, lengthscale=0.7)
     weights = pool.weights(task.target.x, task.context.x, task.context.mask)
     np.testing.assert_allclose(weights, kernel(np.asarray(task.target.x), np.asarray(task.context.x)), atol=1e-14)
+
+
+def test_kernel_weights_survive_inputs_far_from_zero():
+    x = jnp.array([[1e4], [1e4 + 0.5], [1e4 + 1]])
+    weights = SquaredExponential(scale=1.0, lengthscale=1.0).weights(x, x, jnp.ones(3, bool))
+    np.testing.assert_allclose(weights[0], np.exp([0, -0.125, -0.5]), rtol=1e-6)
+
+
+def test_modules_are_shared_or_one_for_each_iteration():
+    model = build(VARIANTS[0])
+    parts = dict(initial=model.initial, decode=model.decode, likelihood=model.likelihood, step_size=0.1)
+    parts |= dict(context_weight=1.0, target_weight=1.0, pool=model.pools)
+    with pytest.raises(ValueError, match="one module for all 5 iterations, or one for each; 2 came"):
+        MetaFun(update=model.updates * 2, iterations=5, **parts)
 
 
 def test_representation_does_not_grow_with_the_targets():

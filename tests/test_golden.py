@@ -57,6 +57,8 @@ class Golden:
             # The authors add the pooled update where the paper, and we, subtract it.
             step_size=-float(self.weight("alpha").squeeze()),
             iterations=self.iterations,
+            context_weight=1.0,
+            target_weight=1.0,
         )
 
     def tasks(self) -> Task:

@@ -68,6 +68,53 @@ def test_interrupted_after_any_chunk_it_goes_on_bit_by_bit(finished, tmp_path, m
     assert_identical(run, finished)
 
 
+def test_interrupted_during_validation_it_loses_nothing(finished, tmp_path, monkeypatch):
+    def interrupt(models, config):
+        raise KeyboardInterrupt
+
+    run = new_run(tmp_path / "run", "training.seeds=[0,1]")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(metafun.runs, "validate", interrupt)
+        list(run.train())
+    assert run.record.step == 10
+    list(run.train())
+    assert_identical(run, finished)
+
+
+def test_before_the_first_validation_the_latest_is_the_best(tmp_path):
+    run = new_run(tmp_path / "run")
+    training = run.train()
+    next(training)
+    training.close()
+    for best, last in zip(parameters(run, "best"), parameters(run, "last"), strict=True):
+        np.testing.assert_array_equal(best, last)
+
+
+def test_two_processes_cannot_train_in_one_folder(tmp_path):
+    run = new_run(tmp_path / "run")
+    training = run.train()
+    next(training)
+    with pytest.raises(InvalidRun, match="another process is training in"):
+        next(run.train())
+    training.close()
+    assert len(list(run.train())) == 5
+
+
+def test_an_edited_configuration_does_not_pass_for_the_trained_one(tmp_path):
+    run = new_run(tmp_path / "run")
+    list(run.train())
+    config = run.path / "config.toml"
+    config.write_text(config.read_text().replace('activation = "gelu"', 'activation = "relu"'))
+    with pytest.raises(InvalidRun, match=r"config\.toml is not what the checkpoint was trained with"):
+        list(Run(run.path).train())
+
+
+def test_a_folder_that_a_killed_process_had_only_begun_is_free(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.toml.tmp").write_text("[mod")
+    assert new_run(tmp_path / "run").config.training.steps == 60
+
+
 def test_training_a_finished_run_changes_nothing(finished):
     before = finished.checkpoint_file.read_bytes()
     assert list(finished.train()) == []
@@ -119,17 +166,25 @@ def wait_for_progress(path, process) -> None:
 
 def test_early_stopping_waits_for_patience(tmp_path, monkeypatch):
     values = iter([3.0, 2.0, 2.5, 2.4, 2.3, 1.0])
-    monkeypatch.setattr(metafun.runs, "validate", lambda models, config: np.array([next(values)]))
+    monkeypatch.setattr(metafun.runs, "validate", lambda models, config: [next(values)])
     run = new_run(tmp_path / "run", "training.steps=200", "training.patience=2")
     reports = list(run.train())
     assert reports[-1].record.step == 80 and run.record.stopped_early
-    assert run.record.best_step == [40]
+    assert run.record.best_step == (40,)
     assert list(run.train()) == [], "a run that stopped early stays stopped"
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_state(tmp_path):
     run = new_run(tmp_path / "run", "training.learning_rate=1e30", "training.schedule=constant", "training.steps=1000")
     with pytest.raises(Diverged, match=r"the loss of seed 0 became (nan|inf) at step \d+; the run is kept"):
+        list(run.train())
+    assert not run.checkpoint_file.exists(), "the first chunk already diverged"
+
+
+def test_parameters_that_are_not_finite_are_never_saved(tmp_path):
+    # The first update of one step: the loss is still fine, the parameters are not.
+    run = new_run(tmp_path / "run", "training.learning_rate=1e30", "training.schedule=constant", "training.chunk=1")
+    with pytest.raises(Diverged):
         list(run.train())
     if run.checkpoint_file.exists():
         assert all(np.isfinite(p).all() for p in parameters(run))
@@ -141,10 +196,11 @@ def test_an_existing_folder_is_never_overwritten_by_itself(finished, tmp_path):
         Run.create(finished.path, config)
     assert finished.checkpoint_file.read_bytes() == before
     (tmp_path / "thesis.txt").write_text("precious")
+    (tmp_path / "config.toml").write_text("title = 'a blog'")
     for overwrite in (False, True):
         with pytest.raises(InvalidRun, match="exists and is not a run folder"):
             Run.create(tmp_path, config, overwrite=overwrite)
-    assert os.listdir(tmp_path) == ["thesis.txt"]
+    assert sorted(os.listdir(tmp_path)) == ["config.toml", "thesis.txt"]
 
 
 def test_one_seed_can_be_taken_out(finished):
@@ -199,13 +255,22 @@ def test_a_damaged_or_foreign_checkpoint_is_refused(finished, tmp_path, damage, 
         load_model(path)
 
 
+@pytest.mark.parametrize("record", ["[1, 2]", '{"step": "x"}', '{"steps": 3}'])
+def test_a_damaged_record_is_refused(finished, tmp_path, record):
+    for file in ("config.toml", "checkpoint.safetensors"):
+        (tmp_path / file).write_bytes((finished.path / file).read_bytes())
+    edit(tmp_path / "checkpoint.safetensors", lambda t, h: h.update(record=record))
+    with pytest.raises(InvalidCheckpoint, match="damaged header"):
+        _ = Run(tmp_path).record
+
+
 def test_a_broken_last_line_of_metrics_is_passed_over(finished, tmp_path):
     run = new_run(tmp_path / "run")
     training = run.train()
     next(training)
     training.close()
     with open(run.path / "metrics.jsonl", "a") as file:
-        file.write('{"step": 20, "lo')
+        file.write('5\n{}\n{"step": 20, "lo')
     list(run.train())
     assert [entry["step"] for entry in run.metrics()] == [10, 20, 30, 40, 50, 60]
 

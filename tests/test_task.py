@@ -27,6 +27,8 @@ X, Y = np.zeros((5, 2)), np.ones((5, 1))
             np.where(np.arange(5)[:, None] == 1, np.inf, Y),
             "context outputs hold NaN or infinity, first in row 1",
         ),
+        ([[1e39]], [[1.0]], "context inputs hold NaN or infinity, first in row 0"),
+        ([[1.0]], [[1j]], "context outputs must be an array of numbers [n, dy]; complex numbers came"),
         ([["a", "b"]], [[1.0]], "context inputs must be an array of numbers"),
         ([[1.0], [1.0, 2.0]], [[1.0], [1.0]], "context inputs must be an array of numbers"),
     ],
@@ -67,3 +69,5 @@ def test_padding_and_stacking_refuse_nonsense():
         Points.of(X, Y).pad(3)
     with pytest.raises(MetaFunError, match="at least one task"):
         stack([])
+    with pytest.raises(MetaFunError, match=r"must agree in \(dx, dy\); \[\(1, 1\), \(2, 1\)\] came"):
+        stack([Task.of(X, Y, X, Y), Task.of(Y, Y, Y, Y)])

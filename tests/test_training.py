@@ -53,6 +53,14 @@ def test_the_chunk_length_does_not_matter():
     np.testing.assert_allclose(a.parameters, b.parameters, atol=1e-5)
 
 
+def test_chunks_of_one_length_are_compiled_once(monkeypatch):
+    traced = []
+    steps = Trainer._steps
+    monkeypatch.setattr(Trainer, "_steps", lambda self, *arguments: traced.append(1) or steps(self, *arguments))
+    train("training.steps=40", "training.chunk=10")
+    assert len(traced) == 1
+
+
 def test_tasks_are_shared_out_evenly():
     devices = len(jax.local_devices())
     assert task_mesh(12 * devices).size == devices

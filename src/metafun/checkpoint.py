@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from jaxtyping import PyTree
 
 from .config import Config, parse_config, parse_toml
 from .errors import InvalidCheckpoint, InvalidConfig
+from .files import write_atomically
 from .model import MetaFun
 
 FORMAT = "metafun-1"
@@ -39,7 +39,13 @@ def read_header(path: Path) -> tuple[Config, dict[str, Any]]:
                 f"expected {FORMAT!r}."
             )
         try:
-            return parse_config(parse_toml(header["config"], "its configuration")), json.loads(header["record"])
+            config, record = (
+                parse_config(parse_toml(header["config"], "its configuration")),
+                json.loads(header["record"]),
+            )
+            if not isinstance(record, dict):
+                raise InvalidConfig("its record is not a table.")
+            return config, record
         except (InvalidConfig, KeyError, json.JSONDecodeError) as error:
             raise InvalidCheckpoint(f"{path} has a damaged header: {error}") from None
 
@@ -85,25 +91,6 @@ def load_group(path: Path, group: str, like: PyTree) -> PyTree:
     dynamic, static = eqx.partition(like, _is_array)
     leaves = [arrays[name] for name, _ in _named(group, dynamic)]
     return eqx.combine(jax.tree.unflatten(jax.tree.structure(dynamic), leaves), static)
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """A temporary name, synced, then renamed: whoever reads `path` sees the old content or the new."""
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _is_array(leaf: Any) -> bool:

@@ -3,6 +3,8 @@
 import json
 import os
 import platform
+import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -12,14 +14,8 @@ import jax
 import numpy as np
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from typer.core import TyperGroup
 
@@ -28,13 +24,13 @@ from .config import Config, load_config, presets
 from .devices import use_all_cores
 from .errors import InvalidConfig, MetaFunError
 from .evaluation import evaluate
+from .files import write_atomically
 from .nn import count_parameters
+from .report import PAPER
 from .runs import Run
 
-# Table 1 of the paper, to print beside our own numbers.
-PAPER = {"mse_5shot": 0.040, "mse_10shot": 0.017}
-
-out, err = Console(soft_wrap=True), Console(stderr=True, soft_wrap=True)
+out = Console(soft_wrap=True, markup=False, highlight=False)
+err = Console(stderr=True, soft_wrap=True, highlight=False)
 
 
 class Commands(TyperGroup):
@@ -44,11 +40,17 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except (MetaFunError, OSError) as error:
-            err.print(f"[bold red]error:[/] {_escape(str(error))}", highlight=False)
-            raise typer.Exit(2) from None
+            self._fail(str(error), 2)
+        except jax.errors.JaxRuntimeError as error:
+            if "RESOURCE_EXHAUSTED" not in str(error):
+                raise
+            self._fail("not enough memory; make the model, training.batch or training.seeds smaller.", 2)
         except KeyboardInterrupt:
-            err.print("interrupted; what was learned so far is saved. Add --resume to go on.", highlight=False)
-            raise typer.Exit(130) from None
+            self._fail("interrupted.", 130)
+
+    def _fail(self, message: str, code: int) -> None:
+        err.print(f"[bold red]error:[/] {escape(message)}")
+        raise typer.Exit(code) from None
 
 
 app = typer.Typer(
@@ -59,9 +61,8 @@ app = typer.Typer(
     help="Meta-learning with functional representations. Start with: [bold]metafun demo[/]",
 )
 
-Out = Annotated[Path | None, typer.Option("--out", help="Run folder.", show_default=False)]
 Settings = Annotated[
-    list[str], typer.Option("--set", metavar="KEY=VALUE", help="Change a setting: --set training.steps=1000.")
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting: --set training.steps=1000.")
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the run in the folder.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on where the run in the folder stopped.")]
@@ -72,7 +73,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")
 @app.command()
 def demo(
     out_dir: Annotated[Path, typer.Option("--out", help="Run folder.")] = Path("demo"),
-    settings: Settings = [],  # noqa: B006
+    settings: Settings = None,
     overwrite: Overwrite = False,
     resume: Resume = False,
 ) -> None:
@@ -80,16 +81,17 @@ def demo(
 
     Example: metafun demo --out demo
     """
-    run = _open_run(out_dir, load_config("demo", settings), overwrite=overwrite, resume=resume)
+    run = _open_run(out_dir, load_config("demo", settings or ()), overwrite=overwrite, resume=resume)
     _train(run)
     results = _evaluate(run, "best")
     _print_results(results)
     figure = _plot(run)["updates"]
     metrics = {name: value["mean"] for name, value in results["metrics"].items()}
-    keys = ("parameters", "train_seconds", "steps", "test_tasks", "device", "version")
-    summary = metrics | {key: results[key] for key in keys} | {"paper": PAPER, "figure": str(figure)}
-    (run.path / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", "utf-8")
-    out.print(f"figure:  {figure}\nsummary: {run.path / 'summary.json'}", highlight=False)
+    facts = {key: results[key] for key in ("parameters", "train_seconds", "steps", "test_tasks", "device", "version")}
+    paper = {name: mean for name, (mean, _) in PAPER.items()}
+    summary = run.path / "summary.json"
+    _write_json(summary, metrics | facts | {"paper": paper, "figure": str(figure)})
+    out.print(f"figure:  {figure}\nsummary: {summary}")
 
 
 @app.command()
@@ -97,12 +99,13 @@ def train(
     preset: Annotated[
         str, typer.Argument(metavar="PRESET_OR_TOML", help=f"One of {', '.join(presets())}; or a TOML file.")
     ],
-    settings: Settings = [],  # noqa: B006
+    settings: Settings = None,
     seeds: Annotated[
-        int | None,
-        typer.Option("--seeds", min=1, help="Train this many seeds at once: 0, 1, …", show_default=False),
+        int | None, typer.Option("--seeds", min=1, help="Train this many seeds at once: 0, 1, …", show_default=False)
     ] = None,
-    out_dir: Out = None,
+    out_dir: Annotated[
+        Path | None, typer.Option("--out", help="Run folder; runs/PRESET if not given.", show_default=False)
+    ] = None,
     resume: Resume = False,
     overwrite: Overwrite = False,
 ) -> None:
@@ -116,39 +119,33 @@ def train(
 
       metafun train sinusoid --resume
     """
+    settings = list(settings or ())
     if seeds is not None:
-        settings = [*settings, f"training.seeds={list(range(seeds))}"]
-    run = _open_run(
-        out_dir or Path("runs") / Path(preset).stem,
-        load_config(preset, settings),
-        overwrite=overwrite,
-        resume=resume,
-    )
+        if any(setting.startswith("training.seeds=") for setting in settings):
+            raise InvalidConfig("--seeds and --set training.seeds=… say the same thing; give one of them.")
+        settings.append(f"training.seeds={list(range(seeds))}")
+    path = out_dir or Path("runs") / Path(preset).stem
+    run = _open_run(path, load_config(preset, settings), overwrite=overwrite, resume=resume)
     _train(run)
     best = run.record.best_loss
-    err.print(
-        f"{run.path}: best validation loss {np.mean(best):.5f}, mean of {len(best)} seed(s). "
-        f"Next: metafun evaluate {run.path}",
-        highlight=False,
-    )
+    message = f"{path}: best validation loss {np.mean(best):.5f}, mean of {len(best)} seed(s)."
+    err.print(escape(f"{message} Next: metafun evaluate {path}"))
 
 
 @app.command("evaluate")
-def evaluate_command(
+def evaluate_run(
     path: RunPath,
     as_json: AsJson = False,
     tasks: Annotated[
-        int | None,
-        typer.Option("--tasks", min=1, help="Test tasks for each number of shots.", show_default=False),
+        int | None, typer.Option("--tasks", min=1, help="Test tasks for each number of shots.", show_default=False)
     ] = None,
     shots: Annotated[
-        list[int],
+        list[int] | None,
         typer.Option("--shots", min=0, help="Context points; may be given several times.", show_default=False),
-    ] = [],  # noqa: B006
+    ] = None,
     last: Annotated[bool, typer.Option("--last", help="The last parameters, not the best on validation.")] = False,
     record: Annotated[
-        Path | None,
-        typer.Option("--record", help="Append the result to this .jsonl file.", show_default=False),
+        Path | None, typer.Option("--record", help="Append the result to this .jsonl file.", show_default=False)
     ] = None,
 ) -> None:
     """Measure a trained run on fixed, seeded test tasks.
@@ -162,15 +159,14 @@ def evaluate_command(
     settings = [] if tasks is None else [f"evaluation.tasks={tasks}"]
     settings += [f"evaluation.shots={list(shots)}"] if shots else []
     results = _evaluate(Run(path), "last" if last else "best", settings)
-    checkpoint_text = json.dumps(results)
-    (path / "evaluation.json").write_text(json.dumps(results, indent=2) + "\n", "utf-8")
-    if record is not None:
-        with open(record, "a", encoding="utf-8") as file:
-            file.write(checkpoint_text + "\n")
     if as_json:
-        print(checkpoint_text)
+        print(json.dumps(results))
     else:
         _print_results(results)
+    _write_json(path / "evaluation.json", results)
+    if record is not None:
+        with open(record, "a", encoding="utf-8") as file:
+            file.write(json.dumps(results) + "\n")
 
 
 @app.command()
@@ -180,7 +176,7 @@ def plot(path: RunPath) -> None:
     Example: metafun plot runs/sinusoid
     """
     for figure in _plot(Run(path)).values():
-        out.print(str(figure), highlight=False)
+        out.print(str(figure))
 
 
 @app.command()
@@ -198,11 +194,14 @@ def info(as_json: AsJson = False) -> None:
         print(json.dumps(facts))
         return
     for name, value in facts.items():
-        out.print(f"{name:10} {', '.join(value) if isinstance(value, list) else value}", highlight=False)
+        out.print(f"{name:10} {', '.join(value) if isinstance(value, list) else value}")
 
 
 def main() -> None:
     """The entry point of the `metafun` command."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a character still gets the table
     use_all_cores()
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "metafun" / "compiled"
     jax.config.update("jax_compilation_cache_dir", os.environ.get("JAX_COMPILATION_CACHE_DIR", str(cache)))
@@ -210,7 +209,9 @@ def main() -> None:
 
 
 def _open_run(path: Path, config: Config, *, overwrite: bool, resume: bool) -> Run:
-    if not resume or not path.exists():
+    if overwrite and resume:
+        raise InvalidConfig("--resume and --overwrite contradict each other; give one of them.")
+    if not resume or Run.is_free(path):
         return Run.create(path, config, overwrite=overwrite)
     run = Run(path)
     if run.config != config:
@@ -221,25 +222,30 @@ def _open_run(path: Path, config: Config, *, overwrite: bool, resume: bool) -> R
 def _train(run: Run) -> None:
     """Trains with a progress bar on a terminal, in silence elsewhere."""
     columns = (
-        TextColumn("training"), BarColumn(), MofNCompleteColumn(),
+        TextColumn("training"),
+        BarColumn(),
+        MofNCompleteColumn(),
         TextColumn("loss {task.fields[loss]}  {task.fields[rate]} tasks/s"),
-        TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=err, disable=not err.is_terminal) as bar:
-        task = bar.add_task("", total=run.config.training.steps, loss="…", rate="compiling, …")
-        for report in run.train():
-            bar.update(
-                task,
-                completed=report.record.step,
-                loss=f"{report.loss:.4f}",
-                rate=f"{report.tasks_per_second:,.0f}",
-            )
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    try:
+        with Progress(*columns, console=err, disable=not err.is_terminal) as bar:
+            task = bar.add_task("", total=run.config.training.steps, loss="…", rate="compiling, …")
+            for report in run.train():
+                loss, rate = f"{np.mean(report.loss):.4f}", f"{report.tasks_per_second:,.0f}"
+                bar.update(task, completed=report.record.step, loss=loss, rate=rate)
+    except KeyboardInterrupt:
+        step = run.record.step if run.checkpoint_file.exists() else 0
+        err.print(f"stopped at step {step}; the same command with --resume goes on from there.")
+        raise
 
 
-def _evaluate(run: Run, which: str, settings: list[str] = []) -> dict[str, Any]:  # noqa: B006
+def _evaluate(run: Run, which: str, settings: Sequence[str] = ()) -> dict[str, Any]:
     """Means and deviations over the seeds, and all one needs to know where the numbers come from."""
     config = load_config(str(run.path / "config.toml"), settings)
-    models, record = run.models(which), run.record
+    record, models = run.record, run.models(which)
     metrics = evaluate(models, config)
     return {
         "run": run.path.name,
@@ -248,6 +254,7 @@ def _evaluate(run: Run, which: str, settings: list[str] = []) -> dict[str, Any]:
         "test_tasks": config.evaluation.tasks,
         "parameters": count_parameters(models) // len(config.training.seeds),
         "steps": record.step,
+        "best_step": record.best_step,
         "train_seconds": round(record.seconds, 2),
         "steps_per_second": run.steps_per_second(),
         "device": jax.local_devices()[0].device_kind,
@@ -263,30 +270,30 @@ def _over_seeds(values: np.ndarray) -> dict[str, Any]:
 
 
 def _print_results(results: dict[str, Any]) -> None:
-    table = Table(title=f"{results['run']}: {results['test_tasks']:,} test tasks, {results['parameters']:,} parameters")
+    title = f"{results['run']}: {results['test_tasks']:,} test tasks, {results['parameters']:,} parameters"
+    table = Table(title=escape(title))
     for column in ("metric", "here", "the paper"):
         table.add_column(column, justify="left" if column == "metric" else "right")
     for name, value in results["metrics"].items():
         spread = "" if value["std"] is None else f" ± {value['std']:.5f}"
-        table.add_row(name, f"{value['mean']:.5f}{spread}", f"{PAPER[name]:.3f}" if name in PAPER else "–")
+        paper = f"{PAPER[name][0]:.3f} ± {PAPER[name][1]:.3f}" if name in PAPER else "–"
+        table.add_row(name, f"{value['mean']:.5f}{spread}", paper)
     out.print(table)
 
 
 def _plot(run: Run) -> dict[str, Path]:
-    from .plots import (
-        plot_training,
-        plot_updates,
-    )  # matplotlib is slow to import, and most commands do without
+    # matplotlib is slow to import, and most commands do without.
+    from .plots import plot_training, plot_updates
 
-    model = run.model()
+    tasks, seed = run.config.tasks.build(), run.config.evaluation.seed
     return {
-        "updates": plot_updates(model, run.config.tasks.build(), run.config.evaluation.seed, run.path / "updates.png"),
+        "updates": plot_updates(run.model(), tasks, seed, run.path / "updates.png"),
         "training": plot_training(run.metrics(), run.path / "training.png"),
     }
 
 
-def _escape(text: str) -> str:
-    return text.replace("[", r"\[")
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
 
 
 if __name__ == "__main__":

@@ -18,12 +18,16 @@ from .likelihoods import Gaussian, Likelihood, SquaredError
 from .model import MetaFun
 from .nn import MLP
 from .pooling import Attention, DeepKernel, Pooling, SquaredExponential
-from .schema import AtLeast, merge, parse, to_table
+from .schema import Between, merge, parse, to_table
 from .tasks import Sinusoid
 from .updates import GradientUpdate, MLPUpdate, Update
 
-Count = Annotated[int, AtLeast(1)]
-NonNegative = Annotated[float, AtLeast(0)]
+Count = Annotated[int, Between(1, 2**31 - 1)]
+Size = Annotated[int, Between(0, 2**31 - 1)]
+Seed = Annotated[int, Between(0, 2**32 - 1)]
+NonNegative = Annotated[float, Between(0, 1e30)]
+Positive = Annotated[float, Between(1e-30, 1e30)]
+Share = Annotated[float, Between(0, 1)]
 Activation = Literal["relu", "gelu", "silu", "tanh"]
 
 
@@ -87,8 +91,8 @@ class DeepKernelConfig:
     kind: Literal["deep-kernel"] = "deep-kernel"
     width: Count = 128
     layers: Count = 3
-    scale: NonNegative = 1.0
-    lengthscale: NonNegative = 1.0
+    scale: Positive = 1.0
+    lengthscale: Positive = 1.0
 
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Pooling:
         a = sizes.mlp(sizes.dx, self.width, self.layers - 1, self.width, key)
@@ -100,8 +104,8 @@ class SquaredExponentialConfig:
     """σ and ℓ are trainable."""
 
     kind: Literal["squared-exponential"] = "squared-exponential"
-    scale: NonNegative = 1.0
-    lengthscale: NonNegative = 1.0
+    scale: Positive = 1.0
+    lengthscale: Positive = 1.0
 
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Pooling:
         return SquaredExponential(self.scale, self.lengthscale)
@@ -147,7 +151,7 @@ class ConditionedConfig:
     kind: Literal["conditioned"] = "conditioned"
     width: Count = 128
     layers: Count = 3
-    share: NonNegative = 1.0
+    share: Share = 1.0
 
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Decoder:
         predictor = [sizes.dx, *[self.width] * (self.layers - 1), 2 * sizes.dy]
@@ -173,11 +177,11 @@ class MetaFunConfig:
 
     iterations: Count = 5
     representation: Count = 128
-    step_size: float = 0.1
+    step_size: Annotated[float, Between(-1e30, 1e30)] = 0.1
     activation: Activation = "relu"
     per_iteration: bool = False
     loss: Literal["squared-error", "gaussian"] = "squared-error"
-    min_std: NonNegative = 0.1
+    min_std: Share = 0.1
     context_weight: NonNegative = 1.0
     target_weight: NonNegative = 1.0
     initial: ZeroConfig | ConstantConfig | ParametricConfig = ZeroConfig()
@@ -208,7 +212,7 @@ class SinusoidConfig:
     """n context points, n uniform in `context`, and `targets` targets, at most `points` in all."""
 
     kind: Literal["sinusoid"] = "sinusoid"
-    context: tuple[Annotated[int, AtLeast(0)], Annotated[int, AtLeast(0)]] = (1, 10)
+    context: tuple[Size, Size] = (1, 10)
     targets: Count = 10
     points: Count | None = None
 
@@ -228,10 +232,10 @@ class TrainingConfig:
 
     steps: Count = 40_000
     batch: Count = 64
-    seeds: tuple[Annotated[int, AtLeast(0)], ...] = (0,)
+    seeds: tuple[Seed, ...] = (0,)
     learning_rate: NonNegative = 1e-3
     schedule: Literal["constant", "cosine"] = "cosine"
-    warmup: Annotated[int, AtLeast(0)] = 1000
+    warmup: Size = 1000
     clip: NonNegative | None = None
     chunk: Count = 200
     validate_every: Count = 2000
@@ -243,10 +247,10 @@ class TrainingConfig:
 class EvaluationConfig:
     """The same test tasks for every model: `tasks` of them for each number of shots, drawn from `seed`."""
 
-    shots: tuple[Annotated[int, AtLeast(0)], ...] = (5, 10)
+    shots: tuple[Size, ...] = (5, 10)
     tasks: Count = 10_000
     targets: Count = 100
-    seed: Annotated[int, AtLeast(0)] = 2020
+    seed: Seed = 2020
 
 
 @dataclass(frozen=True)
@@ -273,11 +277,12 @@ def presets() -> list[str]:
 
 def load_config(source: str, settings: Sequence[str] = ()) -> Config:
     """A preset's name or the path of a TOML file, with `key.path=value` settings laid on top."""
-    # Laid over the defaults, so that a setting may name a part of a table without its kind.
-    table = merge(to_table(Config()), _table(source))
+    # Settings are joined first, so that their order does not matter where one of them names another kind.
+    joined: dict[str, Any] = {}
     for setting in settings:
-        table = merge(table, _setting(setting))
-    return parse_config(table)
+        joined = merge(joined, _setting(setting))
+    # Laid over the defaults, so that a setting may name a part of a table without its kind.
+    return parse_config(merge(merge(to_table(Config()), _table(source)), joined))
 
 
 def parse_config(table: Mapping[str, Any]) -> Config:
@@ -285,8 +290,9 @@ def parse_config(table: Mapping[str, Any]) -> Config:
     config = parse(Config, table)
     config.tasks.build()
     jax.eval_shape(lambda: config.build_model(jax.random.key(0)))
-    if not config.training.seeds:
-        raise InvalidConfig("training.seeds is empty; name at least one seed.")
+    seeds = config.training.seeds
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise InvalidConfig(f"training.seeds = {list(seeds)}, but it must name at least one seed, and none twice.")
     if config.training.validate_every % config.training.chunk:
         raise InvalidConfig(
             f"training.validate_every = {config.training.validate_every} must be a multiple of "
@@ -298,12 +304,14 @@ def parse_config(table: Mapping[str, Any]) -> Config:
 def parse_toml(text: str, name: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidConfig(f"{name} is not valid TOML: {error}.") from None
 
 
-def _table(source: str) -> dict[str, Any]:
-    """A preset or file as a table; `base` names the preset that it builds on."""
+def _table(source: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
+    """A preset or file as a table; `base` names the preset or file that it builds on."""
+    if source in above:
+        raise InvalidConfig(f"'{source}' builds on itself: {' → '.join((*above, source))}.")
     if source in presets():
         table = parse_toml((_preset_folder() / f"{source}.toml").read_text("utf-8"), source)
     elif source.endswith(".toml"):
@@ -315,7 +323,11 @@ def _table(source: str) -> dict[str, Any]:
     else:
         raise InvalidConfig(f"unknown preset '{source}'; {suggest(source, presets())} A TOML file ends in .toml.")
     base = table.pop("base", None)
-    return table if base is None else merge(_table(base), table)
+    if base is None:
+        return table
+    if not isinstance(base, str):
+        raise InvalidConfig(f"{source}: base = {base!r}, but it must be the name of a preset or TOML file.")
+    return merge(_table(base, (*above, source)), table)
 
 
 def _setting(setting: str) -> dict[str, Any]:
@@ -323,9 +335,11 @@ def _setting(setting: str) -> dict[str, Any]:
     if not equals or not key:
         raise InvalidConfig(f"--set {setting!r} must have the form key=value, for example training.steps=1000.")
     try:
-        parsed = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        parsed = value  # a bare word is a string: --set model.activation=gelu
+        parsed: Any = tomllib.loads(f"value = {value}")
+    except (ValueError, RecursionError):
+        parsed = {}
+    # A bare word is a string: --set model.activation=gelu.
+    parsed = parsed["value"] if list(parsed) == ["value"] else value
     for part in reversed(key.strip().split(".")):
         parsed = {part: parsed}
     return parsed

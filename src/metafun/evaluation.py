@@ -20,11 +20,11 @@ from .tasks import Sinusoid
 TASKS_AT_A_TIME = 250
 
 
-def validate(models: MetaFun, config: Config) -> Float[np.ndarray, " s"]:
+def validate(models: MetaFun, config: Config) -> list[float]:
     """Each seed's mean target loss over the validation tasks, drawn as the training tasks are."""
     key = jax.random.fold_in(jax.random.key(config.evaluation.seed), 0)
     metrics = task_metrics(models, config.tasks.build(), key, config.training.validation_tasks)
-    return np.asarray(metrics["loss"].mean(1))
+    return metrics["loss"].mean(1).tolist()
 
 
 def evaluate(models: MetaFun, config: Config) -> dict[str, Float[np.ndarray, " s"]]:

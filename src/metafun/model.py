@@ -72,14 +72,19 @@ class MetaFun(eqx.Module):
         pool: Pooling | tuple[Pooling, ...],
         decode: Decoder,
         likelihood: Likelihood,
-        step_size: float = 0.1,
-        iterations: int = 5,
-        context_weight: float = 1.0,
-        target_weight: float = 1.0,
+        step_size: float,
+        iterations: int,
+        context_weight: float,
+        target_weight: float,
     ):
         self.initial, self.decode, self.likelihood = initial, decode, likelihood
         self.updates = update if isinstance(update, tuple) else (update,)
         self.pools = pool if isinstance(pool, tuple) else (pool,)
+        for modules in (self.updates, self.pools):
+            if len(modules) not in (1, iterations):
+                raise ValueError(
+                    f"give one module for all {iterations} iterations, or one for each; {len(modules)} came."
+                )
         self.step_size, self.iterations = jnp.asarray(step_size, float), iterations
         self.context_weight, self.target_weight = context_weight, target_weight
 

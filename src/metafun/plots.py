@@ -7,7 +7,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import matplotlib
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -47,14 +46,15 @@ def plot_training(metrics: Sequence[dict[str, Any]], path: Path) -> Path:
     """Training and validation loss of every seed over the steps."""
     figure = Figure(figsize=(6, 3.6), layout="constrained")
     axis = figure.subplots()
-    validated = [entry for entry in metrics if "validation" in entry]
-    for entries, name, color in ((metrics, "loss", SHADES(0.5)), (validated, "validation", RED)):
-        values = np.array([entry[name] for entry in entries])
+    curves = {"training": ("loss", SHADES(0.5)), "validation": ("validation", RED)}
+    for label, (name, color) in curves.items():
+        entries = [entry for entry in metrics if name in entry]
         steps = [entry["step"] for entry in entries]
-        for seed in range(values.shape[1] if values.size else 0):
-            label = {"loss": "training", "validation": "validation"}[name] if seed == 0 else None
-            axis.plot(steps, values[:, seed], color=color, lw=1, label=label)
-    axis.set(xlabel="step", ylabel="loss", yscale="log")
+        for seed, values in enumerate(zip(*(entry[name] for entry in entries), strict=True)):
+            axis.plot(steps, values, color=color, lw=1, label=label if seed == 0 else None)
+    # A log-likelihood may make the loss negative.
+    positive = all(min(entry["loss"]) > 0 for entry in metrics)
+    axis.set(xlabel="step", ylabel="loss", yscale="log" if positive else "linear")
     axis.legend(frameon=False)
     _plain(axis)
     return _save(figure, path)

@@ -53,7 +53,10 @@ class SquaredExponential(Pooling):
         return x
 
     def weights(self, q: Float[Array, "m da"], k: Float[Array, "n da"], mask: Bool[Array, " n"]) -> Float[Array, "m n"]:
-        # Full precision: the difference of squares below would magnify the rounding of fast matrix units.
+        # Distances come from inner products, a difference of squares: taken from amid the keys, and at full precision,
+        # or the rounding of large numbers would be all that is left of it.
+        centre = jax.lax.stop_gradient(jnp.where(mask, k.T, 0).sum(-1) / jnp.maximum(mask.sum(), 1))
+        q, k = q - centre, k - centre
         products = jnp.matmul(q, k.T, precision=jax.lax.Precision.HIGHEST)
         distances = jnp.square(q).sum(-1)[:, None] + jnp.square(k).sum(-1) - 2 * products
         scaled = jnp.maximum(distances, 0) * jnp.exp(-2 * self.log_lengthscale)

@@ -11,10 +11,11 @@ T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
-class AtLeast:
-    """A lower bound for a number: `Annotated[int, AtLeast(1)]`."""
+class Between:
+    """Bounds of a number, both included: `Annotated[int, Between(1, 10)]`."""
 
-    bound: int | float
+    least: int | float
+    most: int | float
 
 
 def parse(cls: type[T], table: Mapping[str, Any], where: str = "") -> T:
@@ -54,9 +55,9 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 def _value(hint: Any, value: Any, path: str) -> Any:
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        checked, bound = _value(arguments[0], value, path), arguments[1].bound
-        if checked is not None and checked < bound:
-            raise InvalidConfig(f"{path} = {value}, but it must be at least {bound}.")
+        checked, bounds = _value(arguments[0], value, path), arguments[1]
+        if not bounds.least <= checked <= bounds.most:
+            raise InvalidConfig(f"{path} = {value}, but it must be between {bounds.least:g} and {bounds.most:g}.")
         return checked
     if origin in (Union, types.UnionType):
         variants = [a for a in arguments if a is not type(None)]
@@ -73,9 +74,9 @@ def _value(hint: Any, value: Any, path: str) -> Any:
         if not isinstance(value, Mapping):
             raise InvalidConfig(f"{path} = {value!r}, but it must be a table of keys.")
         return parse(hint, value, path + ".")  # type: ignore[arg-type]
-    if hint is float and type(value) is int:
+    if hint is float and type(value) is int and abs(value) < 2**53:
         return float(value)
-    if type(value) is not hint or value != value:
+    if type(value) is not hint:
         raise InvalidConfig(f"{path} = {value!r}, but it must be of type {hint.__name__}.")
     return value
 
@@ -84,7 +85,7 @@ def _variant(variants: list[Any], value: Any, path: str) -> Any:
     """The one of several dataclasses that `kind` names."""
     kinds = {get_args(get_type_hints(variant)["kind"])[0]: variant for variant in variants}
     kind = value.get("kind") if isinstance(value, Mapping) else None
-    if kind not in kinds:
+    if not isinstance(kind, str) or kind not in kinds:
         raise InvalidConfig(f"{path}.kind = {kind!r} is not known; {suggest(str(kind), kinds)}")
     return parse(kinds[kind], value, path + ".")
 

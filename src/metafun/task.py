@@ -68,6 +68,9 @@ def stack(tasks: Sequence[Task]) -> Task:
     """Tasks of any sizes as one batch: padded to the largest, with a leading axis for `jax.vmap`."""
     if not tasks:
         raise InvalidTask("a batch needs at least one task; none came.")
+    sizes = {(task.context.x.shape[1], task.context.y.shape[1]) for task in tasks}
+    if len(sizes) > 1:
+        raise InvalidTask(f"the tasks of a batch must agree in (dx, dy); {sorted(sizes)} came.")
     n = max(len(task.context.mask) for task in tasks)
     m = max(len(task.target.mask) for task in tasks)
     padded = [Task(task.context.pad(n), task.target.pad(m)) for task in tasks]
@@ -76,7 +79,11 @@ def stack(tasks: Sequence[Task]) -> Task:
 
 def _matrix(array: ArrayLike, what: str, axis: str) -> np.ndarray:
     try:
-        matrix = np.asarray(array, dtype=float)
+        if np.iscomplexobj(array):
+            raise TypeError("complex numbers came")
+        # In the precision they will be computed in, where a large number may have become infinite.
+        with np.errstate(over="ignore"):
+            matrix = np.asarray(array, dtype=float).astype(jnp.zeros(()).dtype)
     except (TypeError, ValueError) as error:
         raise InvalidTask(f"{what} must be an array of numbers [n, {axis}]; {error}.") from None
     if matrix.ndim != 2:
