@@ -125,7 +125,7 @@ def test_modules_are_shared_or_one_for_each_iteration():
     model = build(VARIANTS[0])
     parts = dict(initial=model.initial, decode=model.decode, likelihood=model.likelihood, step_size=0.1)
     parts |= dict(context_weight=1.0, target_weight=1.0, pool=model.pools)
-    with pytest.raises(ValueError, match="one module for all 5 iterations, or one for each; 2 came"):
+    with pytest.raises(ValueError, match="one module for all 5 iterations or one for each; 2 came"):
         MetaFun(update=model.updates * 2, iterations=5, **parts)
 
 

@@ -135,7 +135,7 @@ app(sys.argv[1:])
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["SIGKILL", "ctrl-c"])
 def test_killed_at_any_moment_it_resumes_to_the_same_bits(tmp_path, how):
-    settings = [part for setting in [*TINY, "training.steps=4000"] for part in ("--set", setting)]
+    settings = [part for setting in [*TINY, "training.steps=2000"] for part in ("--set", setting)]
     command = [sys.executable, "-c", TRAIN, "train", "sinusoid", *settings]
     subprocess.run([*command, "--out", tmp_path / "whole"], check=True, capture_output=True)
 

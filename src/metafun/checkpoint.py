@@ -39,10 +39,8 @@ def read_header(path: Path) -> tuple[Config, dict[str, Any]]:
                 f"expected {FORMAT!r}."
             )
         try:
-            config, record = (
-                parse_config(parse_toml(header["config"], "its configuration")),
-                json.loads(header["record"]),
-            )
+            config = parse_config(parse_toml(header["config"], "its configuration"))
+            record = json.loads(header["record"])
             if not isinstance(record, dict):
                 raise InvalidConfig("its record is not a table.")
             return config, record

@@ -1,10 +1,13 @@
 """The command line: metafun demo | train | evaluate | plot | info."""
 
+import contextlib
 import json
 import os
 import platform
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -45,8 +48,8 @@ class Commands(TyperGroup):
             if "RESOURCE_EXHAUSTED" not in str(error):
                 raise
             self._fail("not enough memory; make the model, training.batch or training.seeds smaller.", 2)
-        except KeyboardInterrupt:
-            self._fail("interrupted.", 130)
+        except KeyboardInterrupt as interrupt:
+            self._fail(str(interrupt) or "interrupted.", 130)
 
     def _fail(self, message: str, code: int) -> None:
         err.print(f"[bold red]error:[/] {escape(message)}")
@@ -230,16 +233,33 @@ def _train(run: Run) -> None:
         TextColumn("left"),
         TimeRemainingColumn(),
     )
+    with Progress(*columns, console=err, disable=not err.is_terminal) as bar, _stop_signal() as stopped:
+        task = bar.add_task("", total=run.config.training.steps, loss="…", rate="compiling, …")
+        for report in run.train():
+            loss, rate = f"{np.mean(report.loss):.4f}", f"{report.tasks_per_second:,.0f}"
+            bar.update(task, completed=report.record.step, loss=loss, rate=rate)
+            if stopped.is_set() and report.record.step < run.config.training.steps:
+                raise KeyboardInterrupt(f"stopped at step {report.record.step}; --resume goes on from there.")
+
+
+@contextlib.contextmanager
+def _stop_signal() -> Iterator[threading.Event]:
+    """Ctrl-C asks for a stop after this chunk: raised inside JAX's callbacks it would be lost. A second one insists."""
+    stopped = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stopped
+        return
+
+    def stop(signum: int, frame: Any) -> None:
+        stopped.set()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        with Progress(*columns, console=err, disable=not err.is_terminal) as bar:
-            task = bar.add_task("", total=run.config.training.steps, loss="…", rate="compiling, …")
-            for report in run.train():
-                loss, rate = f"{np.mean(report.loss):.4f}", f"{report.tasks_per_second:,.0f}"
-                bar.update(task, completed=report.record.step, loss=loss, rate=rate)
-    except KeyboardInterrupt:
-        step = run.record.step if run.checkpoint_file.exists() else 0
-        err.print(f"stopped at step {step}; the same command with --resume goes on from there.")
-        raise
+        yield stopped
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def _evaluate(run: Run, which: str, settings: Sequence[str] = ()) -> dict[str, Any]:

@@ -83,7 +83,7 @@ class MetaFun(eqx.Module):
         for modules in (self.updates, self.pools):
             if len(modules) not in (1, iterations):
                 raise ValueError(
-                    f"give one module for all {iterations} iterations, or one for each; {len(modules)} came."
+                    f"give one module for all {iterations} iterations or one for each; {len(modules)} came."
                 )
         self.step_size, self.iterations = jnp.asarray(step_size, float), iterations
         self.context_weight, self.target_weight = context_weight, target_weight

@@ -171,12 +171,13 @@ class Run:
         rate = losses.size * training.batch / (seconds - old.record.seconds)
         record = replace(old.record, step=state.step)
         # Before the first validation there is no better choice than the latest.
-        best, validation = old.best if record.best_loss else state.parameters, None
+        best = old.best if record.best_loss else state.parameters
+        validation = None
         if state.step % training.validate_every == 0 or state.step == training.steps:
-            validation = validate(trainer.models(state.parameters), self.config)
+            validation = tuple(validate(trainer.models(state.parameters), self.config))
             best, record = self._compare(state, best, record, validation)
         record = replace(record, seconds=time.monotonic() - began)
-        report = Report(record, tuple(losses.mean(0).tolist()), validation and tuple(validation), rate)
+        report = Report(record, tuple(losses.mean(0).tolist()), validation, rate)
         self._log(report)
         return Progress(state, best, record), report
 
@@ -201,7 +202,9 @@ class Run:
         }
         checkpoint.save(self.checkpoint_file, self.config, groups, asdict(progress.record))
 
-    def _compare(self, state: State, best: Array, record: Record, validation: list[float]) -> tuple[Array, Record]:
+    def _compare(
+        self, state: State, best: Array, record: Record, validation: tuple[float, ...]
+    ) -> tuple[Array, Record]:
         """Keeps each seed's best; stops when none has improved for `patience` validations."""
         old_loss, old_step = record.best_loss or np.inf, record.best_step or 0
         better = np.asarray(validation) < old_loss
@@ -213,16 +216,12 @@ class Run:
         return best, replace(record, best_loss=best_loss, best_step=best_step, stopped_early=stop)
 
     def _diverged(self, step: int, losses: Float[np.ndarray, "steps s"]) -> Diverged:
-        bad = np.argwhere(~np.isfinite(losses))
-        # Where all losses are finite, the last update was not.
-        i, s = bad[0] if len(bad) else (len(losses) - 1, 0)
-        who = (
-            f"the loss of seed {self.config.training.seeds[s]} became {losses[i, s]}"
-            if len(bad)
-            else "parameters became nan"
-        )
+        what = f"parameters became infinite at step {step + len(losses)}"
+        if not np.isfinite(losses).all():
+            i, s = np.argwhere(~np.isfinite(losses))[0]
+            what = f"the loss of seed {self.config.training.seeds[s]} became {losses[i, s]} at step {step + i + 1}"
         return Diverged(
-            f"{who} at step {step + i + 1}; the run is kept as it was at step {step}. "
+            f"{what}; the run is kept as it was at step {step}. "
             "A smaller training.learning_rate or training.clip=1.0 usually helps."
         )
 

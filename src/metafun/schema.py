@@ -41,15 +41,15 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in over.items():
         old = merged.get(key)
-        if (
-            isinstance(old, Mapping)
-            and isinstance(value, Mapping)
-            and value.get("kind", old.get("kind")) == old.get("kind")
-        ):
+        if isinstance(old, Mapping) and isinstance(value, Mapping) and _same_kind(old, value):
             merged[key] = merge(old, value)
         else:
             merged[key] = value
     return merged
+
+
+def _same_kind(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    return "kind" not in a or "kind" not in b or a["kind"] == b["kind"]
 
 
 def _value(hint: Any, value: Any, path: str) -> Any:
