@@ -55,7 +55,8 @@ def plot_training(metrics: Sequence[dict[str, Any]], path: Path) -> Path:
     # A log-likelihood may make the loss negative.
     positive = all(min(entry["loss"]) > 0 for entry in metrics)
     axis.set(xlabel="step", ylabel="loss", yscale="log" if positive else "linear")
-    axis.legend(frameon=False)
+    if metrics:
+        axis.legend(frameon=False)
     _plain(axis)
     return _save(figure, path)
 
