@@ -14,8 +14,10 @@ FLOORS = [
     {"training", "evaluation", "checkpoint"},
     {"config"},
     {"model", "tasks"},
+    {"regularisers"},
     {"initial", "pooling", "updates", "decoders"},
-    {"task", "nn", "likelihoods", "devices", "schema", "files"},
+    {"likelihoods"},
+    {"task", "nn", "devices", "schema", "files"},
     {"errors"},
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

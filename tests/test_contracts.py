@@ -6,14 +6,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from examples import VARIANTS, build, name, random_task
+from examples import CLASSES, CLASSIFIERS, VARIANTS, build, name, random_task
+from metafun.likelihoods import Normal
 from metafun.task import Points, Task, stack
 
-every_variant = pytest.mark.parametrize("variant", VARIANTS, ids=name)
+every_variant = pytest.mark.parametrize("variant", VARIANTS + CLASSIFIERS, ids=name)
 
 
 def predict(model, context, x):
     return model.predict(model.encode(context), x)
+
+
+def raw(prediction):
+    """What a prediction says of each target; the classes of the task are not that."""
+    return (prediction.mean, prediction.std) if isinstance(prediction, Normal) else prediction.log_probabilities
 
 
 def assert_same(a, b, tolerance=1e-5):
@@ -22,23 +28,23 @@ def assert_same(a, b, tolerance=1e-5):
 
 @every_variant
 def test_the_order_of_the_context_does_not_matter(variant):
-    model, task = build(variant), random_task()
+    model, task = build(variant), random_task(variant)
     shuffled = jax.tree.map(lambda a: a[jnp.array([3, 0, 4, 1, 2])], task.context)
     assert_same(predict(model, task.context, task.target.x), predict(model, shuffled, task.target.x))
 
 
 @every_variant
 def test_targets_do_not_see_each_other(variant):
-    model, task = build(variant), random_task()
+    model, task = build(variant), random_task(variant)
     representation = model.encode(task.context)
     together = model.predict(representation, task.target.x)
-    alone = [model.predict(representation, x[None]) for x in task.target.x]
-    assert_same(together, jax.tree.map(lambda *parts: jnp.concatenate(parts), *alone))
+    alone = [raw(model.predict(representation, x[None])) for x in task.target.x]
+    assert_same(raw(together), jax.tree.map(lambda *parts: jnp.concatenate(parts), *alone))
 
 
 @every_variant
 def test_a_mask_equals_a_shorter_array(variant):
-    model, task = build(variant), random_task()
+    model, task = build(variant), random_task(variant)
     padded = task.context.pad(9)
     # Whatever stands in the padding must not matter.
     junk = Points(padded.x.at[5:].set(7.0), padded.y.at[5:].set(-3.0), padded.mask)
@@ -50,7 +56,7 @@ def test_a_mask_equals_a_shorter_array(variant):
 @every_variant
 def test_a_ragged_batch_equals_a_loop(variant):
     model = build(variant)
-    tasks = [random_task(seed, n, m) for seed, (n, m) in enumerate([(5, 4), (2, 6), (0, 1)])]
+    tasks = [random_task(variant, seed, n, m) for seed, (n, m) in enumerate([(5, 4), (2, 6), (0, 1)])]
     np.testing.assert_allclose(
         jax.vmap(model.loss)(stack(tasks)), [model.loss(task) for task in tasks], rtol=1e-5, atol=1e-6
     )
@@ -59,15 +65,18 @@ def test_a_ragged_batch_equals_a_loop(variant):
 @every_variant
 @pytest.mark.parametrize("room", [0, 4], ids=["no-rows", "all-masked"])
 def test_an_empty_context_gives_the_initial_representation(variant, room):
-    model, task = build(variant), random_task(n=0)
+    model, task = build(variant), random_task(variant, n=0)
     representation = model.encode(task.context.pad(room))
-    np.testing.assert_array_equal(representation(task.target.x), model.initial(task.target.x))
+    initial = model.initial(task.target.x)
+    if variant in CLASSIFIERS:
+        initial = jnp.repeat(initial[:, None], CLASSES, axis=1)
+    np.testing.assert_array_equal(representation(task.target.x), initial)
 
 
 @every_variant
 @pytest.mark.parametrize("n", [0, 5])
 def test_gradients_are_finite(variant, n):
-    model, task = build(variant), stack([random_task(n=n), random_task(1)])
+    model, task = build(variant), stack([random_task(variant, n=n), random_task(variant, 1)])
     value, gradient = eqx.filter_value_and_grad(lambda m: jax.vmap(m.loss)(task).mean())(model)
     assert np.isfinite(value)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
@@ -75,6 +84,7 @@ def test_gradients_are_finite(variant, n):
 
 @every_variant
 def test_every_parameter_is_used(variant):
-    model, task = build(variant), random_task()
-    gradient = eqx.filter_grad(lambda m: m.loss(task))(model)
+    model, task = build(variant), random_task(variant)
+    # With a key, because the spread of sampled weights counts only in training.
+    gradient = eqx.filter_grad(lambda m: m.loss(task, jax.random.key(0)))(model)
     assert all(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(gradient))

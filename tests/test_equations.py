@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from examples import DX, DY, VARIANTS, build, name, random_task
+from examples import CLASSES, CLASSIFIERS, DX, DY, VARIANTS, build, name, random_task
 from metafun.decoders import Identity
 from metafun.initial import Zero
 from metafun.likelihoods import Gaussian, Normal, SquaredError
@@ -17,22 +17,24 @@ from metafun.task import Points
 from metafun.updates import GradientUpdate
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=name)
+@pytest.mark.parametrize("variant", VARIANTS + CLASSIFIERS, ids=name)
 def test_the_collapsed_representation_equals_the_iteration_on_context_and_target(variant, float64):
     """Equations 5 to 8 as printed: r at all points moves T times; the targets' rows are read at the end."""
-    model, task = build(variant), random_task()
+    model, task = build(variant), random_task(variant)
     context, n = task.context, len(task.context.x)
     x = jnp.concatenate([context.x, task.target.x])
 
-    def context_loss(r):
-        return model.likelihood.loss(model.likelihood(model.decode(r, context.x)), context.y).mean()
+    classes = model.likelihood.classes(context)
 
-    r = [model.initial(x)]
+    def context_loss(r):
+        return model.likelihood.loss(model.likelihood(model.decode(r, context.x), classes), context.y).mean()
+
+    r = [model.initial(x) if classes is None else jnp.repeat(model.initial(x)[:, None], CLASSES, axis=1)]
     for t in range(model.iterations):
         pool, update = model.pools[t % len(model.pools)], model.updates[t % len(model.updates)]
         u = update(context, r[-1][:n], context_loss)
         k = pool.weights(pool.embed(x), pool.embed(context.x), context.mask)
-        r.append(r[-1] - model.step_size * k @ u)
+        r.append(r[-1] - model.step_size * jnp.einsum("mn,n...->m...", k, u))
 
     representation = model.encode(context)
     np.testing.assert_allclose(representation(x), r[-1], atol=1e-12)
@@ -60,7 +62,7 @@ def kernel(p, q):
 
 def test_squared_loss_has_a_closed_form(float64):
     """(I − (I − αK)ᵀ)·y at the context, for the loss ½Σᵢ(f(xᵢ) − yᵢ)²."""
-    task, n, T, alpha = random_task(), 5, 7, 0.11
+    task, n, T, alpha = random_task(VARIANTS[0]), 5, 7, 0.11
     # Our loss is the mean over points and outputs of (f − y)²: n·dy/2 of it are the sum of halves.
     model = functional_gradient_descent(SquaredError(0.1), alpha * n * DY / 2, T, 2 * DY)
     prediction = model.predict(model.encode(task.context), task.context.x)
@@ -73,7 +75,7 @@ def test_squared_loss_has_a_closed_form(float64):
 @pytest.mark.parametrize("likelihood", [SquaredError(0.1), Gaussian(0.1)], ids=["squared-error", "gaussian"])
 def test_functional_gradient_descent_is_a_special_case(likelihood, float64):
     """f⁽ᵗ⁺¹⁾(x) = f⁽ᵗ⁾(x) − α Σᵢ k(x, xᵢ) ∇ℓ(f⁽ᵗ⁾(xᵢ), yᵢ), for any loss (Equation 12)."""
-    task, n, T, alpha = random_task(), 5, 4, 0.2
+    task, n, T, alpha = random_task(VARIANTS[0]), 5, 4, 0.2
     model = functional_gradient_descent(likelihood, alpha * n, T, 2 * DY)
     slope = jax.vmap(jax.grad(lambda f, y: likelihood.loss(likelihood(f[None]), y[None])[0]))
 
@@ -85,16 +87,16 @@ def test_functional_gradient_descent_is_a_special_case(likelihood, float64):
     np.testing.assert_allclose(model.encode(task.context)(x), f, atol=1e-12)
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=name)
+@pytest.mark.parametrize("variant", VARIANTS + CLASSIFIERS, ids=name)
 def test_gradients_equal_finite_differences(variant, float64):
-    model, task = build(variant), random_task()
+    model, task = build(variant), random_task(variant)
     arrays, static = eqx.partition(model, eqx.is_inexact_array)
     loss = jax.jit(lambda a: eqx.combine(a, static).loss(task))
-    check_grads(loss, (arrays,), order=1, modes=["rev"], atol=1e-5, rtol=1e-5)
+    check_grads(loss, (arrays,), order=1, modes=["rev"], atol=1e-6, rtol=1e-6, eps=1e-6)
 
 
 def test_attention_weights_are_a_softmax_over_the_context(float64):
-    model, task = build(VARIANTS[0]), random_task()
+    model, task = build(VARIANTS[0]), random_task(VARIANTS[0])
     pool = model.pools[0]
     q, k = pool.embed(task.target.x), pool.embed(task.context.x)
     expected = jax.nn.softmax(q @ k.T / np.sqrt(7), axis=-1)
@@ -109,7 +111,7 @@ def test_attention_survives_enormous_logits():
 
 
 def test_kernel_weights_are_squared_exponential(float64):
-    task = random_task()
+    task = random_task(VARIANTS[0])
     pool = SquaredExponential(scale=1.3, lengthscale=0.7)
     weights = pool.weights(task.target.x, task.context.x, task.context.mask)
     np.testing.assert_allclose(weights, kernel(np.asarray(task.target.x), np.asarray(task.context.x)), atol=1e-14)
@@ -125,13 +127,13 @@ def test_modules_are_shared_or_one_for_each_iteration():
     model = build(VARIANTS[0])
     parts = dict(initial=model.initial, decode=model.decode, likelihood=model.likelihood, step_size=0.1)
     parts |= dict(context_weight=1.0, target_weight=1.0, pool=model.pools)
-    with pytest.raises(ValueError, match="one module for all 5 iterations or one for each; 2 came"):
+    with pytest.raises(ValueError, match="one module for all 5 iterations or one for each, not 2"):
         MetaFun(update=model.updates * 2, iterations=5, **parts)
 
 
 def test_representation_does_not_grow_with_the_targets():
     """What is kept of a task is the size of its context, whatever is asked of it later."""
-    model, task = build(VARIANTS[0]), random_task()
+    model, task = build(VARIANTS[0]), random_task(VARIANTS[0])
     representation = model.encode(task.context)
     before = sum(leaf.size for leaf in jax.tree.leaves(representation))
     assert representation(jnp.zeros((10_000, DX))).shape == (10_000, 6)
@@ -145,7 +147,7 @@ def test_normal_log_density(float64):
 
 
 def test_loss_weighs_context_and_target():
-    task = random_task()
+    task = random_task(VARIANTS[0])
     losses = {
         weights: build(VARIANTS[0], context_weight=weights[0], target_weight=weights[1]).loss(task)
         for weights in ((1.0, 0.0), (0.0, 1.0), (2.0, 3.0))

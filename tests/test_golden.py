@@ -9,14 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metafun.decoders import Conditioned, PredictorWeights
-from metafun.initial import Zero
-from metafun.likelihoods import SquaredError
+from metafun.decoders import Conditioned, PredictorWeights, SoftmaxWeights
+from metafun.evaluation import target_metrics
+from metafun.initial import Constant, Zero
+from metafun.likelihoods import CrossEntropy, SquaredError
 from metafun.model import MetaFun
 from metafun.nn import MLP
 from metafun.pooling import Attention, DeepKernel, SquaredExponential
+from metafun.regularisers import L2, Orthogonality
 from metafun.task import Task, stack
-from metafun.updates import MLPUpdate
+from metafun.updates import ClasswiseUpdate, GradientUpdate, MLPUpdate
 
 GOLDEN = Path(__file__).parent / "golden"
 KEY = jax.random.key(0)
@@ -26,23 +28,28 @@ class Golden:
     """One file of golden numbers: inputs, weights by the authors' variable names, outputs."""
 
     def __init__(self, name: str):
+        self.program = "MetaFunClassifier" if name.startswith("classifier") else "MetaFunRegressor"
         with np.load(GOLDEN / f"{name}.npz") as file:
             self.arrays = {path: jnp.asarray(file[path]) for path in file if path != "settings"}
-            self.iterations = int(json.loads(str(file["settings"]))["num_iters"])
+            self.settings = json.loads(str(file["settings"]))
+        self.iterations = int(self.settings["num_iters"])
 
     def output(self, name: str):
         return self.arrays[f"outputs/{name}"]
 
     def weight(self, name: str):
-        return self.arrays[f"weights/MetaFunRegressor/{name}"]
+        return self.arrays[f"weights/{self.program}/{name}"]
 
     def mlp(self, name: str) -> MLP:
-        prefix = f"weights/MetaFunRegressor/{name}/linear_"
-        layers = range(sum(path.startswith(prefix) and path.endswith("/w") for path in self.arrays))
-        weights = tuple(self.weight(f"{name}/linear_{i}/w") for i in layers)
-        biases = tuple(self.weight(f"{name}/linear_{i}/b") for i in layers)
+        prefix = f"weights/{self.program}/{name}/"
+        layers = sorted({path.split("/")[-2] for path in self.arrays if path.startswith(prefix)})
+        weights = tuple(self.weight(f"{name}/{layer}/w") for layer in layers)
+        biases = tuple(self.weight(f"{name}/{layer}/b") for layer in layers)
         blank = MLP([len(weights[0]), *(w.shape[1] for w in weights)], "relu", key=KEY)
         return eqx.tree_at(lambda mlp: (mlp.weights, mlp.biases), blank, (weights, biases))
+
+    def kernel(self, name: str) -> SquaredExponential:
+        return SquaredExponential(float(self.weight(f"{name}/sigma")), float(self.weight(f"{name}/lengthscale")))
 
     def model(self, pool, decode) -> MetaFun:
         u = self.mlp("neural_local_updater/mlp")
@@ -64,6 +71,8 @@ class Golden:
     def tasks(self) -> Task:
         names = ("x_context", "y_context", "x_target", "y_target")
         arrays = [np.asarray(self.arrays[f"inputs/{name}"]) for name in names]
+        if self.program == "MetaFunClassifier":
+            arrays[1], arrays[3] = (np.eye(int(self.settings["num_classes"]))[y[..., 0]] for y in arrays[1::2])
         return stack([Task.of(*task) for task in zip(*arrays, strict=True)])
 
 
@@ -76,10 +85,6 @@ def attention_conditioned(golden: Golden) -> MetaFun:
 
 
 def deep_kernel_weights(golden: Golden) -> MetaFun:
-    kernel = SquaredExponential(
-        scale=float(golden.weight("deep_se_kernel/sigma")),
-        lengthscale=float(golden.weight("deep_se_kernel/lengthscale")),
-    )
     emit = golden.mlp("decoder/mlp")
     # Of the authors' 2·P emitted numbers the second half is never used: ours emits P.
     last = emit.weights[-1].shape[1] // 2
@@ -90,7 +95,8 @@ def deep_kernel_weights(golden: Golden) -> MetaFun:
     )
     decode = PredictorWeights([9, 9, 9, 9], [1, 9, 9, 2], "relu", key=KEY)
     return golden.model(
-        DeepKernel(golden.mlp("deep_se_kernel/mlp"), kernel), eqx.tree_at(lambda d: d.emit, decode, emit)
+        DeepKernel(golden.mlp("deep_se_kernel/mlp"), golden.kernel("deep_se_kernel")),
+        eqx.tree_at(lambda d: d.emit, decode, emit),
     )
 
 
@@ -101,7 +107,7 @@ def deep_kernel_weights(golden: Golden) -> MetaFun:
         ("regressor_deep_kernel_weights", deep_kernel_weights),
     ],
 )
-def test_matches_the_authors_program(name, build):
+def test_matches_the_authors_regressor(name, build):
     golden = Golden(name)
     model, tasks = build(golden), golden.tasks()
     prediction = jax.vmap(lambda t: model.predict_trajectory(model.encode(t.context), t.target.x))(tasks)
@@ -109,3 +115,57 @@ def test_matches_the_authors_program(name, build):
     np.testing.assert_allclose(prediction.mean, golden.output("mean_by_iteration"), rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(prediction.std, golden.output("std_by_iteration"), rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(jax.vmap(model.loss)(tasks), golden.output("loss"), rtol=1e-5, atol=1e-5)
+
+
+def classifier(golden: Golden, pool, update, initial) -> MetaFun:
+    alpha = float(golden.weight("alpha").squeeze())
+    return MetaFun(
+        initial=initial,
+        update=update,
+        pool=pool,
+        decode=SoftmaxWeights(golden.mlp("decoder"), dropout=0.3),
+        likelihood=CrossEntropy(label_smoothing=0.1),
+        # The authors' gradient rule negates inside u, so that it descends with the α of ours.
+        step_size=alpha if isinstance(update, GradientUpdate) else -alpha,
+        iterations=golden.iterations,
+        context_weight=0.0,
+        target_weight=1.0,
+        regularisers=(L2(0.001), Orthogonality(0.01)),
+    )
+
+
+def classwise(golden: Golden) -> ClasswiseUpdate:
+    return ClasswiseUpdate(*(golden.mlp(f"neural_local_updater/{part}") for part in ("mlp", "true", "false")))
+
+
+def constant(golden: Golden) -> Constant:
+    return eqx.tree_at(lambda c: c.value, Constant(7), golden.weight("constant_initialiser/initial_state")[0])
+
+
+def attention(golden: Golden) -> MetaFun:
+    return classifier(golden, Attention(golden.mlp("attention_block/attention/mlp")), classwise(golden), Zero(7))
+
+
+def se_kernel_constant(golden: Golden) -> MetaFun:
+    return classifier(golden, golden.kernel("squared_exponential_kernel"), classwise(golden), constant(golden))
+
+
+def deep_kernel_gradient(golden: Golden) -> MetaFun:
+    pool = DeepKernel(golden.mlp("deep_se_kernel/mlp"), golden.kernel("deep_se_kernel"))
+    # The authors have a λ for every class; ours is one for all of them.
+    rates = golden.weight("gradient_local_updater/lr").reshape(5, 7)
+    return classifier(golden, pool, eqx.tree_at(lambda u: u.scale, GradientUpdate(7), rates), constant(golden))
+
+
+@pytest.mark.parametrize("build", [attention, se_kernel_constant, deep_kernel_gradient])
+def test_matches_the_authors_classifier(build):
+    golden = Golden(f"classifier_{build.__name__}")
+    model, tasks = build(golden), golden.tasks()
+    context, target = jax.vmap(
+        lambda t: tuple(model.predict(model.encode(t.context), points.x).logits for points in (t.context, t.target))
+    )(tasks)
+    np.testing.assert_allclose(context, golden.output("logits_context"), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(target, golden.output("logits_target"), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(jax.vmap(model.loss)(tasks), golden.output("loss"), rtol=1e-5, atol=1e-5)
+    accuracy = jax.vmap(lambda t: target_metrics(model, t)["accuracy"])(tasks)
+    np.testing.assert_allclose(accuracy, golden.output("accuracy_target"), rtol=1e-6)

@@ -67,9 +67,10 @@ class ParametricConfig:
     kind: Literal["parametric"] = "parametric"
     width: Count = 128
     layers: Count = 3
+    dropout: Share = 0.0
 
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Initial:
-        return Parametric(sizes.mlp(sizes.dx, self.width, self.layers, sizes.dr, key))
+        return Parametric(sizes.mlp(sizes.dx, self.width, self.layers, sizes.dr, key), self.dropout)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The decoder Φ_d: from r(x) to the numbers of a prediction at x."""
 
 import itertools
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 
@@ -9,14 +10,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .nn import ACTIVATIONS, MLP
+from .nn import ACTIVATIONS, MLP, dropout
 
 
 class Decoder(eqx.Module):
     """f(x) from r(x) and x alone, so that targets never see each other."""
 
     @abstractmethod
-    def __call__(self, r: Float[Array, "m dr"], x: Float[Array, "m dx"]) -> Float[Array, "m out"]: ...
+    def __call__(
+        self, r: Float[Array, "m *k dr"], x: Float[Array, "m dx"], key: PRNGKeyArray | None = None
+    ) -> Float[Array, "m out"]:
+        """With a key, the random numbers of training are drawn; without one nothing is random."""
 
 
 class PredictorWeights(Decoder):
@@ -33,7 +37,9 @@ class PredictorWeights(Decoder):
         emitted = sum(i * o + o for i, o in itertools.pairwise(self.sizes))
         self.emit = MLP([*hidden, emitted], activation, key=key)
 
-    def __call__(self, r: Float[Array, "m dr"], x: Float[Array, "m dx"]) -> Float[Array, "m out"]:
+    def __call__(
+        self, r: Float[Array, "m dr"], x: Float[Array, "m dx"], key: PRNGKeyArray | None = None
+    ) -> Float[Array, "m out"]:
         w = self.emit(r)
         h, start = x, 0
         for i, o in itertools.pairwise(self.sizes):
@@ -63,7 +69,9 @@ class Conditioned(Decoder):
         self.seen = seen
         self.activation = ACTIVATIONS[activation]
 
-    def __call__(self, r: Float[Array, "m dr"], x: Float[Array, "m dx"]) -> Float[Array, "m out"]:
+    def __call__(
+        self, r: Float[Array, "m dr"], x: Float[Array, "m dx"], key: PRNGKeyArray | None = None
+    ) -> Float[Array, "m out"]:
         r = r[:, : self.seen]
         h = self.layers[0](jnp.concatenate([r, x], axis=-1))
         for layer in self.layers[1:]:
@@ -74,5 +82,36 @@ class Conditioned(Decoder):
 class Identity(Decoder):
     """f(x) = r(x): functional gradient descent (Section 3, condition i)."""
 
-    def __call__(self, r: Float[Array, "m dr"], x: Float[Array, "m dx"]) -> Float[Array, "m out"]:
+    def __call__(
+        self, r: Float[Array, "m dr"], x: Float[Array, "m dx"], key: PRNGKeyArray | None = None
+    ) -> Float[Array, "m out"]:
         return r
+
+
+class SoftmaxWeights(Decoder):
+    """logitₖ = x·wᵏ with wᵏ ∼ 𝒩(μ(rᵏ(x)), σ(rᵏ(x))²) in training and wᵏ = μ(rᵏ(x)) otherwise, as in LEO.
+
+    μ and s are one linear map of rᵏ; σ = max(exp(s) − (1 − √(2/(N + dx))), 1e-10) starts near Glorot's scale.
+    """
+
+    linear: MLP
+    dropout: float = eqx.field(static=True)
+
+    def __call__(
+        self, r: Float[Array, "m k dr"], x: Float[Array, "m dx"], key: PRNGKeyArray | None = None
+    ) -> Float[Array, "m k"]:
+        w, s = jnp.split(self.linear(r), 2, axis=-1)
+        if key is not None:
+            key, key_w = jax.random.split(key)
+            offset = 1 - math.sqrt(2 / (r.shape[1] + x.shape[-1]))
+            w = w + jnp.maximum(jnp.exp(s) - offset, 1e-10) * jax.random.normal(key_w, w.shape, w.dtype)
+        return jnp.einsum("md,mkd->mk", dropout(x, self.dropout, key), w)
+
+
+class Logits(Decoder):
+    """logitₖ = rᵏ(x), one number a class: functional gradient descent for classification (Section 3)."""
+
+    def __call__(
+        self, r: Float[Array, "m k 1"], x: Float[Array, "m dx"], key: PRNGKeyArray | None = None
+    ) -> Float[Array, "m k"]:
+        return r[..., 0]

@@ -4,16 +4,17 @@ from abc import abstractmethod
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from .nn import MLP
+from .nn import MLP, dropout
 
 
 class Initial(eqx.Module):
     """r⁽⁰⁾(·), a function of x before any context is seen."""
 
     @abstractmethod
-    def __call__(self, x: Float[Array, "n dx"]) -> Float[Array, "n dr"]: ...
+    def __call__(self, x: Float[Array, "n dx"], key: PRNGKeyArray | None = None) -> Float[Array, "n dr"]:
+        """With a key, the random numbers of training are drawn."""
 
 
 class Zero(Initial):
@@ -21,7 +22,7 @@ class Zero(Initial):
 
     size: int = eqx.field(static=True)
 
-    def __call__(self, x: Float[Array, "n dx"]) -> Float[Array, "n dr"]:
+    def __call__(self, x: Float[Array, "n dx"], key: PRNGKeyArray | None = None) -> Float[Array, "n dr"]:
         return jnp.zeros((len(x), self.size), x.dtype)
 
 
@@ -33,14 +34,15 @@ class Constant(Initial):
     def __init__(self, size: int):
         self.value = jnp.zeros(size)
 
-    def __call__(self, x: Float[Array, "n dx"]) -> Float[Array, "n dr"]:
+    def __call__(self, x: Float[Array, "n dx"], key: PRNGKeyArray | None = None) -> Float[Array, "n dr"]:
         return jnp.broadcast_to(self.value, (len(x), *self.value.shape))
 
 
 class Parametric(Initial):
-    """r⁽⁰⁾(x) = MLP(x)."""
+    """r⁽⁰⁾(x) = MLP(x), with dropout on x in training."""
 
     mlp: MLP
+    dropout: float = eqx.field(static=True)
 
-    def __call__(self, x: Float[Array, "n dx"]) -> Float[Array, "n dr"]:
-        return self.mlp(x)
+    def __call__(self, x: Float[Array, "n dx"], key: PRNGKeyArray | None = None) -> Float[Array, "n dr"]:
+        return self.mlp(dropout(x, self.dropout, key))

@@ -1,16 +1,15 @@
 """MetaFun: a task is encoded into a function r(·) by T iterative functional updates (Section 2)."""
 
-from collections.abc import Callable
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .decoders import Decoder
 from .initial import Initial
-from .likelihoods import Likelihood, Normal, masked_mean
+from .likelihoods import Likelihood, Prediction, masked_mean
 from .pooling import Pooling
+from .regularisers import Regulariser
 from .task import Points, Task
 from .updates import Update
 
@@ -19,7 +18,8 @@ class FunctionalRepresentation(eqx.Module):
     """r(x) = r⁽⁰⁾(x) − α Σᵢ k(x, xᵢ) ūᵢ with ūᵢ = Σₜ uᵢ⁽ᵗ⁾: all that is known of a task.
 
     The pooling weights do not change with t, so T updates are one sum over the context. Where each
-    iteration has a pooling of its own, the sum has one term for each of them.
+    iteration has a pooling of its own, the sum has one term for each of them. In classification r(x)
+    has a part rᵏ(x) for each class.
     """
 
     initial: Initial
@@ -27,21 +27,22 @@ class FunctionalRepresentation(eqx.Module):
     step_size: Float[Array, ""]
     keys: tuple[Float[Array, "n da"], ...]
     mask: Bool[Array, " n"]
-    updates: Float[Array, "t n dr"]
+    classes: Bool[Array, " k"] | None
+    updates: Float[Array, "t n *k dr"]
 
-    def __call__(self, x: Float[Array, "m dx"]) -> Float[Array, "m dr"]:
-        r = self.initial(x)
+    def __call__(self, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None) -> Float[Array, "m *k dr"]:
+        r = _for_each_class(self.initial(x, key), self.classes)
         for p, weights in enumerate(self._weights(x)):
             u_sum = self.updates[p :: len(self.pools)].sum(0)
-            r = r - self.step_size * weights @ u_sum
+            r = r - self.step_size * jnp.tensordot(weights, u_sum, 1)
         return r
 
-    def trajectory(self, x: Float[Array, "m dx"]) -> Float[Array, "t1 m dr"]:
+    def trajectory(self, x: Float[Array, "m dx"]) -> Float[Array, "t1 m *k dr"]:
         """r⁽⁰⁾(x), …, r⁽ᵀ⁾(x)."""
         weights = self._weights(x)
-        r = [self.initial(x)]
+        r = [_for_each_class(self.initial(x), self.classes)]
         for t, u in enumerate(self.updates):
-            r.append(r[-1] - self.step_size * weights[t % len(weights)] @ u)
+            r.append(r[-1] - self.step_size * jnp.tensordot(weights[t % len(weights)], u, 1))
         return jnp.stack(r)
 
     def _weights(self, x: Float[Array, "m dx"]) -> list[Float[Array, "m n"]]:
@@ -63,6 +64,7 @@ class MetaFun(eqx.Module):
     iterations: int = eqx.field(static=True)
     context_weight: float = eqx.field(static=True)
     target_weight: float = eqx.field(static=True)
+    regularisers: tuple[Regulariser, ...]
 
     def __init__(
         self,
@@ -76,52 +78,62 @@ class MetaFun(eqx.Module):
         iterations: int,
         context_weight: float,
         target_weight: float,
+        regularisers: tuple[Regulariser, ...] = (),
     ):
         self.initial, self.decode, self.likelihood = initial, decode, likelihood
         self.updates = update if isinstance(update, tuple) else (update,)
         self.pools = pool if isinstance(pool, tuple) else (pool,)
         for modules in (self.updates, self.pools):
             if len(modules) not in (1, iterations):
-                raise ValueError(
-                    f"give one module for all {iterations} iterations or one for each; {len(modules)} came."
-                )
+                raise ValueError(f"give one module for all {iterations} iterations or one for each, not {len(modules)}")
         self.step_size, self.iterations = jnp.asarray(step_size, float), iterations
         self.context_weight, self.target_weight = context_weight, target_weight
+        self.regularisers = regularisers
 
-    def encode(self, context: Points) -> FunctionalRepresentation:
+    def encode(self, context: Points, key: PRNGKeyArray | None = None) -> FunctionalRepresentation:
         """T steps of r⁽ᵗ⁺¹⁾ = r⁽ᵗ⁾ − α Σᵢ k(·, xᵢ) u(xᵢ, yᵢ, r⁽ᵗ⁾(xᵢ)), on the context points alone."""
         keys = tuple(pool.embed(context.x) for pool in self.pools)
         weights = [p.weights(k, k, context.mask) for p, k in zip(self.pools, keys, strict=True)]
-        loss = self._context_loss(context)
+        classes = self.likelihood.classes(context)
 
-        r, us = self.initial(context.x), []
-        for t in range(self.iterations):
-            u = self.updates[t % len(self.updates)](context, r, loss)
-            r = r - self.step_size * weights[t % len(weights)] @ u
-            us.append(u)
-        return FunctionalRepresentation(self.initial, self.pools, self.step_size, keys, context.mask, jnp.stack(us))
-
-    def predict(self, representation: FunctionalRepresentation, x: Float[Array, "m dx"]) -> Normal:
-        """P(y|x) = Φ_d(r(x))(x)."""
-        return self.likelihood(self.decode(representation(x), x))
-
-    def predict_trajectory(self, representation: FunctionalRepresentation, x: Float[Array, "m dx"]) -> Normal:
-        """What would be predicted after t = 0, …, T updates: a Normal with a leading axis for t."""
-        return jax.vmap(lambda r: self.likelihood(self.decode(r, x)))(representation.trajectory(x))
-
-    def loss(self, task: Task) -> Float[Array, ""]:
-        """The mean of ℓ over the target, plus the mean over the context as the authors train it."""
-        context, target = task.context, task.target
-        prediction = self.predict(self.encode(context), jnp.concatenate([context.x, target.x]))
-        losses = self.likelihood.loss(prediction, jnp.concatenate([context.y, target.y]))
-        n = len(context.mask)
-        return self.context_weight * masked_mean(losses[:n], context.mask) + self.target_weight * masked_mean(
-            losses[n:], target.mask
-        )
-
-    def _context_loss(self, context: Points) -> Callable[[Float[Array, "n dr"]], Float[Array, ""]]:
-        def loss(r: Float[Array, "n dr"]) -> Float[Array, ""]:
-            prediction = self.likelihood(self.decode(r, context.x))
+        def loss(r: Float[Array, "n *k dr"]) -> Float[Array, ""]:
+            prediction = self.likelihood(self.decode(r, context.x, key), classes)
             return masked_mean(self.likelihood.loss(prediction, context.y), context.mask)
 
-        return loss
+        r, us = _for_each_class(self.initial(context.x, key), classes), []
+        for t in range(self.iterations):
+            u = self.updates[t % len(self.updates)](context, r, loss)
+            r = r - self.step_size * jnp.tensordot(weights[t % len(weights)], u, 1)
+            us.append(u)
+        return FunctionalRepresentation(
+            self.initial, self.pools, self.step_size, keys, context.mask, classes, jnp.stack(us)
+        )
+
+    def predict(
+        self, representation: FunctionalRepresentation, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None
+    ) -> Prediction:
+        """P(y|x) = Φ_d(r(x))(x)."""
+        return self.likelihood(self.decode(representation(x, key), x, key), representation.classes)
+
+    def predict_trajectory(self, representation: FunctionalRepresentation, x: Float[Array, "m dx"]) -> Prediction:
+        """What would be predicted after t = 0, …, T updates, along a leading axis."""
+        raw = jax.vmap(lambda r: self.decode(r, x))(representation.trajectory(x))
+        return self.likelihood(raw, representation.classes)
+
+    def loss(self, task: Task, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
+        """The mean of ℓ over the target, plus the mean over the context and the penalties, each with its weight."""
+        context, target = task.context, task.target
+        key_encode, key_predict = (None, None) if key is None else jax.random.split(key)
+        x, y = jnp.concatenate([context.x, target.x]), jnp.concatenate([context.y, target.y])
+        losses = self.likelihood.loss(self.predict(self.encode(context, key_encode), x, key_predict), y)
+        n = len(context.mask)
+        on_context, on_target = masked_mean(losses[:n], context.mask), masked_mean(losses[n:], target.mask)
+        penalty = sum(regulariser(self) for regulariser in self.regularisers)
+        return self.context_weight * on_context + self.target_weight * on_target + penalty
+
+
+def _for_each_class(r: Float[Array, "m dr"], classes: Bool[Array, " k"] | None) -> Float[Array, "m *k dr"]:
+    """In classification every class starts from the same r⁽⁰⁾(x)."""
+    if classes is None:
+        return r
+    return jnp.broadcast_to(r[:, None], (len(r), len(classes), r.shape[-1]))

@@ -38,6 +38,12 @@ class Points(eqx.Module):
                 raise InvalidTask(f"{role} {name} hold NaN or infinity, first in row {row}; drop or mend those rows.")
         return cls(jnp.asarray(arrays["inputs"]), jnp.asarray(arrays["outputs"]), jnp.ones(n_x, bool))
 
+    @property
+    def classes(self) -> Bool[Array, " k"]:
+        """Where y is one-hot, the classes that these points show; any class, where there are no points."""
+        shown = ((self.y > 0) & self.mask[:, None]).any(0)
+        return shown | ~shown.any()
+
     def pad(self, n: int) -> "Points":
         """The same set with room for n points."""
         extra = n - len(self.mask)

@@ -15,6 +15,9 @@ from .config import Config, TrainingConfig
 from .devices import AXIS, my_share, replicate, spread, task_mesh
 from .model import MetaFun
 
+# Sets the key of a task's noise (dropout, sampled weights) apart from all keys that drawing the task splits off.
+NOISE = 2**31
+
 
 class State(eqx.Module):
     """All that training continues from; the leading axis is the seed.
@@ -65,7 +68,7 @@ class Trainer:
         mesh = task_mesh(batch)
 
         def loss(model: MetaFun, keys: Array) -> Array:
-            return jax.vmap(lambda key: model.loss(tasks.sample(key)))(keys).mean()
+            return jax.vmap(lambda key: model.loss(tasks.sample(key), jax.random.fold_in(key, NOISE)))(keys).mean()
 
         def step(parameters: Array, optimiser: PyTree, key: Array) -> tuple[Array, PyTree, Array]:
             keys = my_share(jax.random.split(key, batch), mesh)

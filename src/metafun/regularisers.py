@@ -1,0 +1,47 @@
+"""Penalties on a model's weights, added to the training loss."""
+
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .nn import MLP
+from .pooling import Attention
+
+
+class Regulariser(eqx.Module):
+    """A penalty of `weight` times what `measure` says of a model."""
+
+    weight: float = eqx.field(static=True)
+
+    def __call__(self, model: Any) -> Float[Array, ""]:
+        return self.weight * self.measure(model)
+
+    @abstractmethod
+    def measure(self, model: Any) -> Float[Array, ""]: ...
+
+
+class L2(Regulariser):
+    """Σ w²/2 over the weight matrices, those of an attention's a excepted, as in the authors' program."""
+
+    def measure(self, model: Any) -> Float[Array, ""]:
+        pools = [pool for pool in model.pools if not isinstance(pool, Attention)]
+        parts = (model.initial, model.updates, model.decode, pools)
+        mlps = [part for part in jax.tree.leaves(parts, is_leaf=_is_mlp) if _is_mlp(part)]
+        return sum((jnp.square(w).sum() / 2 for mlp in mlps for w in mlp.weights), jnp.zeros(()))
+
+
+class Orthogonality(Regulariser):
+    """The mean of (C − I)², C the cosines between the rows of the matrix that decodes rᵏ into weights."""
+
+    def measure(self, model: Any) -> Float[Array, ""]:
+        w = model.decode.linear.weights[0]
+        rows = w / jnp.linalg.norm(w, axis=1, keepdims=True)
+        return jnp.square(rows @ rows.T - jnp.eye(len(w))).mean()
+
+
+def _is_mlp(part: Any) -> bool:
+    return isinstance(part, MLP)

@@ -1,0 +1,125 @@
+"""What holds in classification alone: classes are a set, and labels choose the update."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from examples import CLASSES, CLASSIFIERS, build, name, random_task
+from metafun.decoders import Logits
+from metafun.initial import Zero
+from metafun.likelihoods import Categorical, CrossEntropy
+from metafun.model import MetaFun
+from metafun.nn import dropout
+from metafun.pooling import SquaredExponential
+from metafun.task import Points, Task
+from metafun.updates import ClasswiseUpdate, GradientUpdate
+
+every_classifier = pytest.mark.parametrize("variant", CLASSIFIERS, ids=name)
+
+
+def probabilities(model, task):
+    return model.predict(model.encode(task.context), task.target.x).probabilities
+
+
+def with_labels(task: Task, change) -> Task:
+    return Task(*(Points(p.x, change(p.y), p.mask) for p in (task.context, task.target)))
+
+
+@every_classifier
+def test_classes_in_another_order_are_predicted_in_that_order(variant):
+    model, task, order = build(variant), random_task(variant), jnp.array([2, 0, 3, 1])
+    shuffled = with_labels(task, lambda y: y[:, order])
+    np.testing.assert_allclose(probabilities(model, shuffled), probabilities(model, task)[:, order], atol=1e-6)
+    np.testing.assert_allclose(model.loss(shuffled), model.loss(task), rtol=1e-5)
+
+
+@every_classifier
+def test_a_class_that_the_context_does_not_show_is_not_there(variant):
+    """One model serves any number of classes: room for more of them changes nothing."""
+    model, task = build(variant), random_task(variant)
+    roomy = with_labels(task, lambda y: jnp.pad(y, [(0, 0), (0, 3)]))
+    padded = probabilities(model, roomy)
+    np.testing.assert_allclose(padded[:, :CLASSES], probabilities(model, task), atol=1e-6)
+    np.testing.assert_array_equal(padded[:, CLASSES:], 0)
+    np.testing.assert_allclose(model.loss(roomy), model.loss(task), rtol=1e-5)
+    gradient = eqx.filter_grad(lambda m: m.loss(roomy))(model)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
+
+
+@every_classifier
+def test_probabilities_sum_to_one_over_the_classes_shown(variant):
+    model, task = build(variant), random_task(variant)
+    predicted, shown = probabilities(model, task), np.asarray(task.context.y).any(0)
+    np.testing.assert_allclose(predicted.sum(-1), 1, rtol=1e-5)
+    assert (predicted[:, ~shown] == 0).all() and not shown.all()
+
+
+def test_cross_entropy_descent_is_a_special_case_of_the_classwise_update(float64):
+    """Section 3: m = exp, u₊ = m/Σm − 1, u₋ = m/Σm give the gradient of the cross-entropy."""
+    n = 5
+    gradient = MetaFun(
+        initial=Zero(1),
+        update=GradientUpdate(1),
+        pool=SquaredExponential(1.3, 0.7),
+        decode=Logits(),
+        likelihood=CrossEntropy(0.0),
+        step_size=0.2 * n,
+        iterations=4,
+        context_weight=1.0,
+        target_weight=1.0,
+    )
+    task = random_task(CLASSIFIERS[0], seed=3)
+    k = int(task.context.classes.sum())
+
+    # Our summary is the mean over the k classes of the task, so the sum of the paper is k times it.
+    def positive(pair):
+        return pair[..., :1] / (k * pair[..., 1:]) - 1
+
+    def negative(pair):
+        return pair[..., :1] / (k * pair[..., 1:])
+
+    specified = eqx.tree_at(lambda m: m.step_size, gradient, jnp.asarray(0.2))
+    specified = eqx.tree_at(lambda m: m.updates, specified, (ClasswiseUpdate.__new__(ClasswiseUpdate),))
+    for part, function in (("m", jnp.exp), ("positive", positive), ("negative", negative)):
+        object.__setattr__(specified.updates[0], part, function)
+
+    shown = task.context.classes
+    expected = gradient.encode(task.context)(task.target.x)[:, shown]
+    np.testing.assert_allclose(specified.encode(task.context)(task.target.x)[:, shown], expected, atol=1e-12)
+
+
+def test_smoothed_cross_entropy_by_hand(float64):
+    prediction = Categorical(jnp.log(jnp.array([[0.7, 0.2, 0.1, 0.5]])), jnp.array([True, True, True, False]))
+    loss = CrossEntropy(0.3).loss(prediction, jnp.array([[1.0, 0, 0, 0]]))
+    np.testing.assert_allclose(loss, [-(0.8 * np.log(0.7) + 0.1 * np.log(0.2) + 0.1 * np.log(0.1))])
+
+
+def test_training_samples_the_weights_around_their_mean():
+    """The sampled logits scatter around those of evaluation; without dropout their mean is the same."""
+    variant = next(v for v in CLASSIFIERS if v["decoder"] == "softmax-weights" and v["initial"] == "zero")
+    model, task = build(variant), random_task(variant)
+    model = eqx.tree_at(lambda m: m.decode, model, type(model.decode)(model.decode.linear, dropout=0.0))
+    representation = model.encode(task.context)
+    count = 4000
+    keys = jax.random.split(jax.random.key(1), count)
+    samples = jax.vmap(lambda key: model.predict(representation, task.target.x, key).logits)(keys)
+    error = 5 * samples.std(0) / np.sqrt(count)
+    assert (samples.std(0) > 0.01).all()
+    assert (np.abs(samples.mean(0) - model.predict(representation, task.target.x).logits) < error).all()
+
+
+def test_dropout_keeps_the_mean_and_is_off_without_a_key():
+    x = jnp.ones(10_000)
+    np.testing.assert_array_equal(dropout(x, 0.4, None), x)
+    dropped = dropout(x, 0.4, jax.random.key(0))
+    np.testing.assert_allclose(np.unique(dropped), [0, 1 / 0.6], rtol=1e-6)
+    np.testing.assert_allclose(dropped.mean(), 1, atol=5 * np.sqrt(0.4 / 0.6 / x.size))
+
+
+def test_accuracy_and_likelihood_are_reported():
+    prediction = Categorical(jnp.array([[2.0, 0.0], [2.0, 0.0]]), jnp.ones(2, bool))
+    metrics = CrossEntropy(0.2).metrics(prediction, jnp.eye(2))
+    np.testing.assert_array_equal(metrics["accuracy"], [1, 0])
+    np.testing.assert_allclose(metrics["log_likelihood"], [-np.log1p(np.exp(-2)), -np.log1p(np.exp(2))], rtol=1e-5)
