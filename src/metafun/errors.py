@@ -12,6 +12,10 @@ class InvalidTask(MetaFunError):
     """Arrays that do not form a task."""
 
 
+class InvalidData(MetaFunError):
+    """A file of data that is damaged, foreign or hostile."""
+
+
 class InvalidConfig(MetaFunError):
     """An unknown preset or key, or a value that does not fit."""
 

@@ -1,0 +1,127 @@
+"""Pickles from outside: plain data comes through, anything else is refused and nothing is executed."""
+
+import os
+import pickle
+import subprocess
+import time
+
+import numpy as np
+import pytest
+
+from metafun.errors import InvalidData
+from metafun.tasks.pickles import read_pickle
+
+CONTENT = {
+    "embeddings": np.arange(12, dtype=np.float32).reshape(3, 4),
+    "fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+    "big_endian": np.arange(3, dtype=">i4"),
+    "keys": np.array(["val-n01-a.jpg", "val-n02-é.jpg"]),
+    "bytes": np.array([b"ab", b"c"]),
+    "objects": np.array(["one", "three"], dtype=object),
+    "empty": np.zeros((0, 5)),
+    "scalar": np.float32(2.5),
+    "plain": [1, 2.5, "text", b"raw", None, True, ("a", {"b": 3})],
+}
+
+
+def write(path, content: bytes):
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_plain_data_comes_through(tmp_path, protocol):
+    read = read_pickle(write(tmp_path / "data.pkl", pickle.dumps(CONTENT, protocol)))
+    assert set(read) == set(CONTENT) and read["plain"] == CONTENT["plain"]
+    for name in set(CONTENT) - {"plain"}:
+        np.testing.assert_array_equal(read[name], CONTENT[name], strict=name not in ("objects", "big_endian"))
+
+
+def test_a_pickle_of_python_2_is_read(tmp_path):
+    """Protocol 2 as Python 2 and an old NumPy wrote it: raw bytes and keys are `str`, opcode U."""
+    array = (
+        b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\ntU\x01btR"
+        b"(I1\n(I2\ntcnumpy\ndtype\n(U\x02f4I0\nI1\ntR(I3\nU\x01<NNNI-1\nI-1\nI0\ntbI00\n"
+        b"U\x08" + np.array([1.5, -2.0], "<f4").tobytes() + b"tb"
+    )
+    content = b"\x80\x02}(U\x0aembeddings" + array + b"U\x04keys](U\x03abce" + b"u."
+    read = read_pickle(write(tmp_path / "old.pkl", content))
+    np.testing.assert_array_equal(read["embeddings"], np.array([1.5, -2.0], np.float32), strict=True)
+    assert read["keys"] == ["abc"]
+
+
+class Evil:
+    def __init__(self, function, *arguments):
+        self.call = (function, arguments)
+
+    def __reduce__(self):
+        return self.call
+
+
+@pytest.mark.parametrize("protocol", range(6))
+@pytest.mark.parametrize(
+    "attack",
+    [
+        lambda mark: Evil(os.system, f"touch {mark}"),
+        lambda mark: Evil(eval, f"open({mark!r}, 'w')"),
+        lambda mark: Evil(subprocess.Popen, ["touch", mark]),
+        lambda mark: Evil(np.fromfile, mark),
+        lambda mark: {"embeddings": np.array([Evil(os.system, f"touch {mark}")], dtype=object)},
+        lambda mark: {"embeddings": np.array([{}], dtype=object)},
+        lambda mark: np.array([(1, 2.0)], dtype=[("a", int), ("b", float)]),
+        lambda mark: np.array(["2020-01-01"], "datetime64[D]"),
+        lambda mark: pickle.Unpickler,
+        lambda mark: InvalidData("an object of some class"),
+    ],
+)
+def test_anything_else_is_refused_and_nothing_is_executed(tmp_path, attack, protocol):
+    mark = tmp_path / "executed"
+    path = write(tmp_path / "evil.pkl", pickle.dumps(attack(str(mark)), protocol))
+    with pytest.raises(InvalidData, match=r"is refused: it is not a pickle of plain data"):
+        read_pickle(path)
+    assert not mark.exists()
+
+
+RECONSTRUCT = b"cnumpy._core.multiarray\n_reconstruct\n"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"<html>404</html>",
+        pickle.dumps(CONTENT)[:-50],
+        b"\x80\x04\x8c\x08builtins\x8c\x0bobject.eval\x93.",
+        b"cnumpy\nndarray\n(I99999999999\ntR.",  # calling the class
+        RECONSTRUCT + b"(cnumpy\nndarray\n(I0\ntS'b'\ntR.",  # an array without content
+        RECONSTRUCT + b"}S'__call__'\nS'x'\nsb.",  # giving a stand-in a state
+        RECONSTRUCT + b"(N}S'__call__'\nS'x'\nstb.",  # the same through slots
+        b"P1\n.",  # a persistent id
+        b"\x82\x01.",  # the extension registry
+        b"cnumpy._core.multiarray\nscalar\n(cnumpy\ndtype\n(S'O8'\nI0\nI1\ntRS'aaaaaaaa'\ntR.",  # a forged pointer
+        b"c_codecs\nencode\n(S'a'\nS'rot13'\ntR.",
+    ],
+)
+def test_forged_and_damaged_pickles_are_refused(tmp_path, content):
+    with pytest.raises(InvalidData, match="is refused"):
+        read_pickle(write(tmp_path / "forged.pkl", content))
+
+
+def test_a_shape_larger_than_its_data_is_refused(tmp_path):
+    array = pickle.dumps(np.zeros((3, 4), np.float32), 2).replace(b"K\x03K\x04\x86", b"J\xff\xff\xff\x7fK\x04\x86")
+    with pytest.raises(InvalidData, match="cannot reshape"):
+        read_pickle(write(tmp_path / "bomb.pkl", array))
+
+
+def test_nesting_does_not_explode(tmp_path):
+    nested = ["x"]
+    for _ in range(60):
+        nested = [nested, nested]
+    began = time.monotonic()
+    read_pickle(write(tmp_path / "laughs.pkl", pickle.dumps(nested)))
+    assert time.monotonic() - began < 5
+
+
+def test_a_missing_file_is_not_called_hostile(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        read_pickle(tmp_path / "nothing.pkl")
