@@ -100,6 +100,7 @@ RECONSTRUCT = b"cnumpy._core.multiarray\n_reconstruct\n"
         b"\x82\x01.",  # the extension registry
         b"cnumpy._core.multiarray\nscalar\n(cnumpy\ndtype\n(S'O8'\nI0\nI1\ntRS'aaaaaaaa'\ntR.",  # a forged pointer
         b"c_codecs\nencode\n(S'a'\nS'rot13'\ntR.",
+        b"c__builtin__\nbytes\n(I99999999999\ntR.",  # more memory than the file brings
     ],
 )
 def test_forged_and_damaged_pickles_are_refused(tmp_path, content):

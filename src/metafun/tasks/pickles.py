@@ -97,6 +97,13 @@ class _Encode(_StandIn):
         return text.encode("latin1")
 
 
+class _NoBytes(_StandIn):
+    """bytes(), which is how the protocols of Python 2 write the empty bytes; it takes no argument."""
+
+    def __call__(self) -> bytes:
+        return b""
+
+
 class _Subtype(_StandIn):
     """Stands where a pickle names the class ndarray; it cannot be called."""
 
@@ -105,6 +112,7 @@ _ALLOWED: dict[tuple[str, str], _StandIn] = {
     ("numpy", "ndarray"): _Subtype(),
     ("numpy", "dtype"): _MakeDType(),
     ("_codecs", "encode"): _Encode(),
+    ("__builtin__", "bytes"): _NoBytes(),
     **{
         (f"numpy.{core}.{module}", name): stand_in
         for core in ("core", "_core")
