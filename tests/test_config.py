@@ -60,6 +60,7 @@ def test_the_papers_training_is_what_the_paper_says():
         ("training.steps=20\nfoo=3", "training.steps = '20\\nfoo=3'"),
         ("model.pooling.kind=[1]", "model.pooling.kind = [1] is not known"),
         ("model.decoder.share=2.0", "model.decoder.share = 2.0, but it must be between 0 and 1."),
+        ("model.update.layers=1000000000", "model.update.layers = 1000000000, but it must be between 1 and 100."),
         ("model.min_std=2", "model.min_std = 2, but it must be between 0 and 1."),
         ("training.seeds=3", "training.seeds = 3, but it must be a list."),
         ("training.seeds=[]", "training.seeds = [], but it must name at least one seed"),

@@ -18,6 +18,7 @@ from metafun import load_model
 from metafun.config import load_config
 from metafun.errors import Diverged, InvalidCheckpoint, InvalidRun
 from metafun.runs import Run
+from metafun.training import State, Trainer
 
 
 def new_run(path, *settings) -> Run:
@@ -57,7 +58,7 @@ def test_best_is_the_best_on_validation(finished):
     np.testing.assert_array_equal(finished.record.best_step, 20 * (1 + validation.argmin(0)))
 
 
-def test_interrupted_after_any_chunk_it_goes_on_bit_by_bit(finished, tmp_path, monkeypatch):
+def test_interrupted_after_any_chunk_it_goes_on_bit_by_bit(finished, tmp_path):
     run = new_run(tmp_path / "run", "training.seeds=[0,1]")
     for _ in range(3):
         training = run.train()
@@ -181,13 +182,20 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_state(t
     assert not run.checkpoint_file.exists(), "the first chunk already diverged"
 
 
-def test_parameters_that_are_not_finite_are_never_saved(tmp_path):
-    # The first update of one step: the loss is still fine, the parameters are not.
-    run = new_run(tmp_path / "run", "training.learning_rate=1e30", "training.schedule=constant", "training.chunk=1")
-    with pytest.raises(Diverged):
+def test_parameters_that_are_not_finite_are_never_saved(tmp_path, monkeypatch):
+    """The last update of a chunk can spoil the parameters while all losses of the chunk are fine."""
+    chunks = Trainer.run
+
+    def spoil_the_third(trainer, state):
+        for new, losses in chunks(trainer, state):
+            parameters = new.parameters * (np.inf if new.step == 30 else 1)
+            yield State(parameters, new.optimiser, new.step), losses
+
+    monkeypatch.setattr(Trainer, "run", spoil_the_third)
+    run = new_run(tmp_path / "run")
+    with pytest.raises(Diverged, match="parameters became infinite at step 30; the run is kept as it was at step 20"):
         list(run.train())
-    if run.checkpoint_file.exists():
-        assert all(np.isfinite(p).all() for p in parameters(run))
+    assert run.record.step == 20 and all(np.isfinite(p).all() for p in parameters(run))
 
 
 def test_an_existing_folder_is_never_overwritten_by_itself(finished, tmp_path):

@@ -44,7 +44,7 @@ def read_header(path: Path) -> tuple[Config, dict[str, Any]]:
             if not isinstance(record, dict):
                 raise InvalidConfig("its record is not a table.")
             return config, record
-        except (InvalidConfig, KeyError, json.JSONDecodeError) as error:
+        except (InvalidConfig, KeyError, json.JSONDecodeError, RecursionError) as error:
             raise InvalidCheckpoint(f"{path} has a damaged header: {error}") from None
 
 

@@ -29,7 +29,7 @@ from .errors import InvalidConfig, MetaFunError
 from .evaluation import evaluate
 from .files import write_atomically
 from .nn import count_parameters
-from .report import PAPER
+from .report import PAPER, number
 from .runs import Run
 
 out = Console(soft_wrap=True, markup=False, highlight=False)
@@ -270,7 +270,7 @@ def _evaluate(run: Run, which: str, settings: Sequence[str] = ()) -> dict[str, A
     return {
         "run": run.path.name,
         "which": which,
-        "metrics": {name: _over_seeds(values) for name, values in metrics.items() if not name.startswith("loss")},
+        "metrics": {name: _over_seeds(values) for name, values in metrics.items()},
         "test_tasks": config.evaluation.tasks,
         "parameters": count_parameters(models) // len(config.training.seeds),
         "steps": record.step,
@@ -295,9 +295,8 @@ def _print_results(results: dict[str, Any]) -> None:
     for column in ("metric", "here", "the paper"):
         table.add_column(column, justify="left" if column == "metric" else "right")
     for name, value in results["metrics"].items():
-        spread = "" if value["std"] is None else f" ± {value['std']:.5f}"
         paper = f"{PAPER[name][0]:.3f} ± {PAPER[name][1]:.3f}" if name in PAPER else "–"
-        table.add_row(name, f"{value['mean']:.5f}{spread}", paper)
+        table.add_row(name, number(value), paper)
     out.print(table)
 
 

@@ -23,6 +23,8 @@ from .tasks import Sinusoid
 from .updates import GradientUpdate, MLPUpdate, Update
 
 Count = Annotated[int, Between(1, 2**31 - 1)]
+# A file from outside must not make us build a network without end before its shapes can be checked.
+Depth = Annotated[int, Between(1, 100)]
 Size = Annotated[int, Between(0, 2**31 - 1)]
 Seed = Annotated[int, Between(0, 2**32 - 1)]
 NonNegative = Annotated[float, Between(0, 1e30)]
@@ -66,7 +68,7 @@ class ParametricConfig:
 
     kind: Literal["parametric"] = "parametric"
     width: Count = 128
-    layers: Count = 3
+    layers: Depth = 3
     dropout: Share = 0.0
 
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Initial:
@@ -79,7 +81,7 @@ class AttentionConfig:
 
     kind: Literal["attention"] = "attention"
     width: Count = 128
-    layers: Count = 3
+    layers: Depth = 3
 
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Pooling:
         return Attention(sizes.mlp(sizes.dx, self.width, self.layers - 1, self.width, key))
@@ -91,7 +93,7 @@ class DeepKernelConfig:
 
     kind: Literal["deep-kernel"] = "deep-kernel"
     width: Count = 128
-    layers: Count = 3
+    layers: Depth = 3
     scale: Positive = 1.0
     lengthscale: Positive = 1.0
 
@@ -118,7 +120,7 @@ class MLPUpdateConfig:
 
     kind: Literal["mlp"] = "mlp"
     width: Count = 128
-    layers: Count = 3
+    layers: Depth = 3
 
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Update:
         return MLPUpdate(sizes.mlp(sizes.dx + sizes.dy + sizes.dr, self.width, self.layers, sizes.dr, key))
@@ -138,7 +140,7 @@ class PredictorWeightsConfig:
 
     kind: Literal["predictor-weights"] = "predictor-weights"
     width: Count = 128
-    layers: Count = 3
+    layers: Depth = 3
 
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Decoder:
         predictor = [sizes.dx, *[self.width] * (self.layers - 1), 2 * sizes.dy]
@@ -151,7 +153,7 @@ class ConditionedConfig:
 
     kind: Literal["conditioned"] = "conditioned"
     width: Count = 128
-    layers: Count = 3
+    layers: Depth = 3
     share: Share = 1.0
 
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Decoder:
@@ -176,7 +178,7 @@ class IdentityConfig:
 class MetaFunConfig:
     """Defaults are the paper's Table 6."""
 
-    iterations: Count = 5
+    iterations: Depth = 5
     representation: Count = 128
     step_size: Annotated[float, Between(-1e30, 1e30)] = 0.1
     activation: Activation = "relu"

@@ -36,6 +36,7 @@ def evaluate(models: MetaFun, config: Config) -> dict[str, Float[np.ndarray, " s
         )
         key = jax.random.fold_in(jax.random.key(config.evaluation.seed), 1 + shots)
         metrics = task_metrics(models, tasks.build(), key, config.evaluation.tasks)
+        del metrics["loss"]  # what training minimises, of no meaning beside other models
         results |= {f"{name}_{shots}shot": np.asarray(values.mean(1)) for name, values in metrics.items()}
     return results
 

@@ -25,17 +25,14 @@ def plot_updates(model: MetaFun, tasks: Sinusoid, seed: int, path: Path) -> Path
     figure = Figure(figsize=(11, 3.6), layout="constrained")
     axes = figure.subplots(1, 3, sharey=True)
     x = jnp.linspace(tasks.low, tasks.high, 400)[:, None]
-    panels = (
-        ("5 points anywhere", tasks.low),
-        ("5 points on one side", 0.0),
-        ("10 points anywhere", tasks.low),
-    )
-    for i, (axis, (title, low)) in enumerate(zip(axes, panels, strict=True)):
-        task = tasks.curve(jax.random.fold_in(jax.random.key(seed), i), int(title.split()[0]), low, x)
-        prediction = jax.jit(lambda t: model.predict_trajectory(model.encode(t.context), t.target.x))(task)
+    panels = ((5, "anywhere", tasks.low), (5, "on one side", 0.0), (10, "anywhere", tasks.low))
+    predict = jax.jit(lambda task: model.predict_trajectory(model.encode(task.context), task.target.x))
+    for i, (axis, (n, where, low)) in enumerate(zip(axes, panels, strict=True)):
+        task = tasks.curve(jax.random.fold_in(jax.random.key(seed), i), n, low, x)
+        prediction = predict(task)
         _draw_updates(axis, task, prediction)
         error = float(jnp.square(prediction.mean[-1] - task.target.y).mean())
-        axis.set_title(f"{title}, MSE {error:.4f}", fontsize=10)
+        axis.set_title(f"{n} points {where}, MSE {error:.4f}", fontsize=10)
     axes[0].set_ylabel("y")
     axes[0].legend(loc="upper left", fontsize=8, frameon=False, ncols=2)
     figure.suptitle("Functional updates of a trained MetaFun on unseen sinusoids", fontsize=11)

@@ -36,10 +36,11 @@ def _row(record: dict[str, Any]) -> str:
     # Seconds on a CPU depend on whose it is and what else it does; they are not reported.
     gpu = record["device"] != "cpu"
     speed = (f"{record['train_seconds']:.0f}", f"{record['steps_per_second']:,.0f}") if gpu else ("", "")
-    return f"| `{command}` | {' | '.join((*(_number(record['metrics'][m]) for m in PAPER), *speed))} |"
+    return f"| `{command}` | {' | '.join((*(number(record['metrics'][m]) for m in PAPER), *speed))} |"
 
 
-def _number(value: dict[str, Any]) -> str:
+def number(value: dict[str, Any]) -> str:
+    """Mean ± standard deviation over the seeds, if there are several."""
     spread = "" if value["std"] is None else f" ± {value['std']:.5f}"
     return f"{value['mean']:.5f}{spread}"
 
