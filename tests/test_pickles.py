@@ -8,8 +8,8 @@ import time
 import numpy as np
 import pytest
 
+from metafun.data.pickles import read_pickle
 from metafun.errors import InvalidData
-from metafun.tasks.pickles import read_pickle
 
 CONTENT = {
     "embeddings": np.arange(12, dtype=np.float32).reshape(3, 4),

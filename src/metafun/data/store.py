@@ -1,0 +1,151 @@
+"""Tables by name: NAME/{features.npy,table.json} or NAME.npz, in the folders of $METAFUN_DATA and in the cache."""
+
+import dataclasses
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import InvalidData, suggest
+from .arrays import npz_headers
+from .readers import FEATURES, LEO_TABLES, read
+from .stored import check_name, is_name, open_stored, recover, save
+from .table import SPLITS, Table, fingerprint
+
+BUILT_IN = "glyphs"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A table that can be opened by its name, as far as a glance shows; `problem` says why it cannot after all."""
+
+    name: str
+    path: Path | None
+    shape: tuple[int, ...] | None = None
+    dtype: str | None = None
+    classes: dict[str, int] | None = None
+    problem: str | None = None
+
+
+def cache() -> Path:
+    """The user's own folder, which is looked in last."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "metafun" / "data"
+
+
+def folders() -> list[Path]:
+    """Where tables are looked for, in this order."""
+    named = os.environ.get("METAFUN_DATA", "").split(os.pathsep)
+    return [*(Path(folder).expanduser() for folder in named if folder), cache()]
+
+
+def destination(name: str) -> Path:
+    """The folder that a new table `name` goes into; refuses a name that another folder would answer to first."""
+    check_name(name)
+    first = folders()[0]
+    existing = next(path for path in (first, *first.absolute().parents) if path.exists())
+    folder = first if os.access(existing, os.W_OK) else cache()
+    for earlier in folders()[: folders().index(folder) + 1]:
+        found = _lookup(earlier, name)
+        if name == BUILT_IN or (found is not None and found != folder / name):
+            raise InvalidData(
+                f"the name '{name}' is taken by {found or 'a built-in table'}; choose another with --name."
+            )
+    return folder
+
+
+def locate(name_or_path: str) -> Path:
+    """The stored folder or .npz file of a table."""
+    if os.sep in name_or_path or name_or_path.endswith(".npz"):
+        path = Path(name_or_path).expanduser()
+        if not path.exists():
+            raise InvalidData(f"there is no file or folder {path}.")
+        if not (path / "table.json").is_file() and path.suffix != ".npz":
+            raise InvalidData(f"{path} is not a stored table; make it one with: metafun data import {path}")
+        return path
+    check_name(name_or_path)
+    for folder in folders():
+        if (found := _lookup(folder, name_or_path)) is not None:
+            return found
+    raise _unknown(name_or_path)
+
+
+def open_table(name_or_path: str) -> Table:
+    """A table by its name, or by the path of its folder or .npz file."""
+    if name_or_path == BUILT_IN:
+        return _built_in()
+    path = locate(name_or_path)
+    return read(path, path.stem) if path.is_file() else open_stored(path)
+
+
+def verify(name_or_path: str) -> Table:
+    """The table, if all rows are finite and, where it is a stored one, the content is what was imported."""
+    table = open_table(name_or_path)
+    for rows in table.classes:
+        if not np.isfinite(table.features[rows.start : rows.start + rows.count]).all():
+            raise InvalidData(f"'{table.name}': class '{rows.name}' has rows that are not finite; import it again.")
+    found = fingerprint(table.features, table.classes)
+    if found != table.fingerprint:
+        raise InvalidData(
+            f"'{table.name}' is not what was imported: SHA-256 {found[:12]}…, expected {table.fingerprint[:12]}…; "
+            "import it again with --overwrite."
+        )
+    return table
+
+
+def list_tables() -> list[Entry]:
+    """Every table that has a name, in the order in which folders are looked in."""
+    entries = {BUILT_IN: Entry(BUILT_IN, None)}
+    for folder in folders():
+        for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+            name = path.name.removesuffix(".npz")
+            versioned = folder == cache() and name.startswith(f"{BUILT_IN}-")
+            if is_name(name) and name not in entries and not versioned and _lookup(folder, name) == path:
+                entries[name] = _entry(name, path)
+    return list(entries.values())
+
+
+def _entry(name: str, path: Path) -> Entry:
+    try:
+        if path.is_file():
+            headers = npz_headers(path, FEATURES)
+            shape, dtype = next(headers[key] for key in FEATURES if key in headers)
+            return Entry(name, path, shape, dtype.name)
+        table = open_stored(path)
+        counts = {split: sum(rows.split == split for rows in table.classes) for split in SPLITS}
+        return Entry(name, path, table.features.shape, table.features.dtype.name, counts)
+    except StopIteration:
+        return Entry(name, path, problem=f"no features under {', '.join(FEATURES)}")
+    except (InvalidData, OSError) as error:
+        return Entry(name, path, problem=str(error))
+
+
+def _lookup(folder: Path, name: str) -> Path | None:
+    recover(folder, name)
+    if (folder / name / "table.json").is_file():
+        return folder / name
+    return folder / f"{name}.npz" if (folder / f"{name}.npz").is_file() else None
+
+
+def _built_in() -> Table:
+    # Drawing needs libraries that nothing else here needs.
+    from . import glyphs
+
+    name, folder = f"{BUILT_IN}-{glyphs.VERSION}", cache()
+    if _lookup(folder, name) is None:
+        table = glyphs.make()
+        try:
+            save(dataclasses.replace(table, name=name), folder, "built in")
+        except (OSError, InvalidData):  # no room, or another process was first: this one is as good
+            return table
+    return dataclasses.replace(open_stored(folder / name), name=BUILT_IN)
+
+
+def _unknown(name: str) -> InvalidData:
+    remedy = (
+        f"metafun data fetch leo --only {name}" if name in LEO_TABLES else f"metafun data import FILE --name {name}"
+    )
+    known = [entry.name for entry in list_tables()]
+    looked = ", ".join(map(str, folders()))
+    return InvalidData(f"no data called '{name}' in {looked}; {suggest(name, known)} To get it: {remedy}")

@@ -1,0 +1,139 @@
+"""The stored form of a table: a folder with features.npy, read from disk as it is used, and table.json."""
+
+import dataclasses
+import json
+import math
+import os
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import accumulate
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from ..errors import InvalidData
+from ..schema import parse
+from .arrays import map_npy
+from .table import SPLITS, ClassRows, Table
+
+
+@dataclass(frozen=True)
+class Description:
+    """table.json: what features.npy holds and where it came from."""
+
+    format: Literal["metafun-table-1"]
+    name: str
+    dtype: Literal["uint8", "float16", "float32"]
+    shape: tuple[int, int]
+    classes: tuple[ClassRows, ...]
+    fingerprint: str
+    source: str
+    imported: str
+    image: tuple[int, int] | None = None
+
+
+def is_name(name: str) -> bool:
+    """Names are file names that cannot lead out of a folder."""
+    return re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}", name) is not None and not name.endswith(".npz")
+
+
+def check_name(name: str) -> None:
+    if not is_name(name):
+        raise InvalidData(f"{name!r} cannot be a name; use up to 100 of A-Z a-z 0-9 . _ - and no dot first.")
+
+
+def save(table: Table, folder: Path, source: str, *, overwrite: bool = False) -> None:
+    """Writes `folder`/NAME. It is whole or not there; an old one stays until the new one is complete."""
+    check_name(table.name)
+    recover(folder, table.name)
+    target = folder / table.name
+    if target.exists() and not overwrite:
+        raise InvalidData(f"{target} exists already; replace it with --overwrite, or choose another --name.")
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{table.name}.", dir=folder))
+    try:
+        _write(table, source, temporary)
+        if overwrite and target.exists():
+            shutil.rmtree(_aside(folder, table.name), ignore_errors=True)
+            os.rename(target, _aside(folder, table.name))
+        os.rename(temporary, target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        recover(folder, table.name)
+    shutil.rmtree(_aside(folder, table.name), ignore_errors=True)
+
+
+def recover(folder: Path, name: str) -> None:
+    """Puts back the old table if `save` was killed between taking it away and bringing the new one."""
+    if not (folder / name).exists() and _aside(folder, name).exists():
+        os.rename(_aside(folder, name), folder / name)
+
+
+def describe(folder: Path) -> Description:
+    """The table.json of a stored table, read without trust."""
+    path = folder / "table.json"
+    try:
+        content = json.loads(path.read_bytes())
+        if not isinstance(content, dict):
+            raise TypeError("it is not a JSON object")
+        return parse(Description, content)
+    except (ValueError, TypeError, RecursionError) as error:  # a missing key is a TypeError
+        raise InvalidData(f"{path} does not describe a table ({error}); import the table again.") from None
+
+
+def open_stored(folder: Path) -> Table:
+    """The table in `folder`, if its two files agree; the rows themselves are not read."""
+    described, features = describe(folder), map_npy(folder / "features.npy")
+    classes, (rows, columns) = described.classes, described.shape
+    ends = list(accumulate((part.count for part in classes), initial=0))
+    problems = {
+        f"features.npy is {features.dtype} {features.shape}, not {described.dtype} {described.shape}": (
+            (features.dtype.name, features.shape) != (described.dtype, described.shape)
+        ),
+        "its classes do not divide the rows": (
+            [part.start for part in classes] != ends[:-1]
+            or ends[-1] != rows
+            or min((part.count for part in classes), default=0) < 1
+        ),
+        "it has no columns": columns < 1,
+        "a class is named twice": len({part.name for part in classes}) < len(classes),
+        "a split is not train, val or test": any(part.split not in SPLITS for part in classes),
+        "its fingerprint is not a SHA-256": not re.fullmatch("[0-9a-f]{64}", described.fingerprint),
+        "its image is not a row": (
+            described.image is not None and (min(described.image) < 1 or math.prod(described.image) != columns)
+        ),
+    }
+    for problem, there in problems.items():
+        if there:
+            raise InvalidData(f"{folder} is damaged: {problem}; import the table again.")
+    return Table(folder.name, features, classes, described.fingerprint, described.image)
+
+
+def _aside(folder: Path, name: str) -> Path:
+    return folder / f".{name}.old"
+
+
+def _write(table: Table, source: str, folder: Path) -> None:
+    folder.chmod(0o755)  # a temporary folder is private, and a shared folder of data is for others too
+    content = {
+        "format": "metafun-table-1",
+        "name": table.name,
+        "dtype": table.features.dtype.name,
+        "shape": table.features.shape,
+        "image": table.image,
+        "fingerprint": table.fingerprint,
+        "source": source,
+        "imported": datetime.now(UTC).date().isoformat(),
+        "classes": [dataclasses.asdict(rows) for rows in table.classes],
+    }
+    with open(folder / "features.npy", "wb") as features:
+        np.save(features, np.ascontiguousarray(table.features), allow_pickle=False)
+        os.fsync(features.fileno())
+    with open(folder / "table.json", "w", encoding="utf-8") as text:
+        json.dump({key: value for key, value in content.items() if value is not None}, text, indent=1)
+        text.flush()
+        os.fsync(text.fileno())

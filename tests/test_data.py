@@ -1,0 +1,453 @@
+"""Tables of features: every form is read, every check fails when it should, and what is stored is what is opened."""
+
+import dataclasses
+import json
+import os
+import pickle
+import shutil
+import sys
+import types
+import zipfile
+
+import numpy as np
+import pytest
+
+import metafun.data
+from metafun.data import store, stored
+from metafun.data.readers import Division, find, read, zero_rows
+from metafun.data.store import destination, list_tables, locate, open_table, verify
+from metafun.data.stored import save
+from metafun.data.table import SPLITS
+from metafun.errors import InvalidConfig, InvalidData
+from tables import check_is_example, example, keys_of, write_leo, write_npy, write_npz
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    """A cache of the test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("METAFUN_DATA", raising=False)
+    return tmp_path / "cache" / "metafun" / "data"
+
+
+@pytest.mark.parametrize(
+    "form",
+    {
+        "leo": lambda path: write_leo(path / "leo"),
+        "leo, keys": lambda path: write_leo(path / "leo", ("embeddings", "keys")),
+        "leo, labels": lambda path: write_leo(path / "leo", ("embeddings", "labels")),
+        "leo, bytes": lambda path: write_leo(path / "leo", text=np.char.encode),
+        "leo, lists": lambda path: write_leo(path / "leo", text=np.ndarray.tolist),
+        "leo, a list of bytes": lambda path: write_leo(path / "leo", text=lambda a: np.char.encode(a).tolist()),
+        "leo, objects": lambda path: write_leo(path / "leo", text=lambda a: a.astype(object)),
+        "npy": lambda path: write_npy(path / "npy", divided=True),
+        "npz": lambda path: write_npz(path / "t.npz"),
+        "npz, bytes": lambda path: write_npz(path / "t.npz", labels=np.char.encode(example()[1])),
+        "npz, keys": lambda path: write_npz(path / "t.npz", labels=None, splits=None, keys=keys_of(*example()[1:])),
+        "npz, X y": lambda path: write_npz(
+            path / "t.npz", embeddings=None, labels=None, X=example()[0], y=example()[1]
+        ),
+        "npz, foreign keys": lambda path: write_npz(path / "t.npz", keys=np.arange(24)),
+        "npz, big-endian": lambda path: write_npz(path / "t.npz", embeddings=example()[0].astype(">f4")),
+        "npz, by columns": lambda path: write_npz(path / "t.npz", embeddings=np.asfortranarray(example()[0])),
+    }.items(),
+    ids=lambda form: form[0],
+)
+def test_every_form_gives_the_same_table(tmp_path, form):
+    table = read(form[1](tmp_path), "t")
+    check_is_example(table)
+    assert table.fingerprint == read(write_npz(tmp_path / "plain.npz"), "t").fingerprint
+
+
+def test_labels_that_count_from_zero_in_each_pickle_do_not_hide_the_names_in_the_keys(tmp_path):
+    folder = write_leo(tmp_path / "leo", text=lambda a: a if "-" in a[0] else np.unique(a, return_inverse=True)[1])
+    check_is_example(read(folder, "t"))
+
+
+@pytest.mark.parametrize("under", ["", "embeddings"])
+def test_an_archive_has_several_tables(tmp_path, under):
+    root = tmp_path / "unpacked"
+    for folder in ("miniImageNet/center", "miniImageNet/multiview", "tieredImageNet/center"):
+        write_leo(root / under / folder)
+    base = (root / under).resolve()
+    assert find(root) == {
+        "miniimagenet-center": base / "miniImageNet/center",
+        "miniimagenet-multiview": base / "miniImageNet/multiview",
+        "tieredimagenet-center": base / "tieredImageNet/center",
+    }
+    assert list(find(base / "miniImageNet")) == ["miniimagenet-center", "miniimagenet-multiview"]
+    assert list(find(base / "miniImageNet" / "center")) == ["miniimagenet-center"]
+    assert find(tmp_path / "x.npz") == {"x.npz": (tmp_path / "x.npz").resolve()}
+
+
+@pytest.mark.parametrize(
+    "form", [lambda path: write_npy(path, divided=False), lambda path: write_npz(path / "t.npz", splits=None)]
+)
+def test_classes_without_splits_are_divided_by_the_seed(tmp_path, form):
+    source = form(tmp_path)
+    tables = [read(source, "t", Division(seed=seed)) for seed in (0, 0, 1, 2, 3)]
+    assert tables[0].fingerprint == tables[1].fingerprint == read(source, "t").fingerprint
+    assert len({table.fingerprint for table in tables}) > 1
+    for table in tables:
+        assert [len(table.split(split)) for split in SPLITS] == [4, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("classes", "fractions", "counts"),
+    [
+        (100, (0.64, 0.16, 0.2), [64, 16, 20]),
+        (3, (0.64, 0.16, 0.2), [1, 1, 1]),
+        (4, (0.01, 0.495, 0.495), [1, 2, 1]),
+        (20, (0.5, 0.25, 0.25), [10, 5, 5]),
+    ],
+)
+def test_every_split_gets_a_class(classes, fractions, counts):
+    splits = Division(fractions)(np.array([f"class {i}" for i in range(classes)]))
+    assert [int(np.sum(splits == split)) for split in SPLITS] == counts
+
+
+def test_divisions_that_make_no_sense_are_refused():
+    for fractions in [(0.5, 0.5, 0.5), (1.0, 0.0, 0.0), (float("nan"), 0.5, 0.5)]:
+        with pytest.raises(InvalidConfig, match="sum to 1"):
+            Division(fractions)
+    with pytest.raises(InvalidConfig, match="must not be negative"):
+        Division(seed=-1)
+    with pytest.raises(InvalidData, match="2 classes cannot be divided"):
+        Division()(np.array(["a", "b", "b"]))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [("float64", "float32"), ("float16", "float16"), ("uint8", "uint8"), ("int64", "float32"), ("bool", "uint8")],
+)
+def test_numbers_are_kept_as_small_as_they_come(tmp_path, dtype, expected):
+    features = np.arange(72).reshape(24, 3).astype(dtype)
+    table = read(write_npz(tmp_path / "t.npz", embeddings=features), "t")
+    assert table.features.dtype == expected
+    assert float(table.features.astype(float).sum()) == float(features.astype(float).sum())
+
+
+def changed(at, value, dtype=np.float64):
+    features = example()[0].astype(dtype)
+    features[at] = value
+    return features
+
+
+FEATURES, LABELS, SPLITS_OF_ROWS = example()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"embeddings": changed(4, np.nan)}, r"row 4 \(class 'eel'\) is not finite, one of 1 such rows"),
+        ({"embeddings": changed(slice(3, 5), np.inf, np.float16)}, r"row 3 \(class 'dog'\) is not finite, one of 2"),
+        ({"embeddings": changed(7, 1e39)}, r"row 7 \(class 'bee'\) is beyond the range of float32"),
+        ({"embeddings": FEATURES.reshape(24, 3, 1)}, r"must be \[rows, columns\].*\[24, 3, 1\].*reshape"),
+        ({"embeddings": FEATURES[:, :0]}, r"not empty, but have shape \[24, 0\]"),
+        ({"embeddings": FEATURES[:0], "labels": LABELS[:0], "splits": None}, r"not empty, but have shape \[0, 3\]"),
+        ({"embeddings": FEATURES.astype(complex)}, "an array of dtype complex"),
+        ({"embeddings": FEATURES.astype(str)}, "features must be numbers"),
+        ({"embeddings": None}, "needs features"),
+        ({"labels": None}, "needs features"),
+        ({"labels": None, "keys": np.array(["no form"] * 24)}, "needs features.*or keys of the form"),
+        ({"labels": LABELS[:-1]}, r"24 rows, but labels of shape \[23\]"),
+        ({"labels": np.stack([LABELS, LABELS], 1)}, r"24 rows, but labels of shape \[24, 2\]"),
+        ({"labels": np.linspace(0, 1, 24)}, "labels must be text or whole numbers"),
+        ({"labels": LABELS.astype(object)}, "an array of dtype object"),
+        ({"splits": SPLITS_OF_ROWS[:5]}, r"24 rows, but splits of shape \[5\]"),
+        ({"splits": np.where(SPLITS_OF_ROWS == "val", "valid", SPLITS_OF_ROWS)}, "'valid' is not a split"),
+        (
+            {"splits": np.array(["train", "test"] * 12)[np.argsort(LABELS)]},
+            "'ant' is in test and in train, one of",
+        ),
+    ],
+)
+def test_every_check_of_the_rows_fails_when_it_should(tmp_path, changes, message):
+    with pytest.raises(InvalidData, match=message):
+        read(write_npz(tmp_path / "t.npz", **changes), "t")
+
+
+def test_parts_that_do_not_fit_together_are_refused(tmp_path):
+    folder = write_npy(tmp_path / "npy", divided=True)
+    np.save(folder / "val" / "dog.npy", np.ones((2, 5), np.float32))
+    with pytest.raises(InvalidData, match=r"has 3 columns and .*dog.npy has 5"):
+        read(folder, "t")
+    shutil.copy(folder / "train" / "ant.npy", folder / "val" / "dog.npy")
+    shutil.copy(folder / "train" / "ant.npy", folder / "val" / "ant.npy")
+    with pytest.raises(InvalidData, match="class 'ant' is in train and in val, one of 1 such classes"):
+        read(folder, "t")
+    shutil.copy(folder / "train" / "ant.npy", folder / "ant.npy")
+    with pytest.raises(InvalidData, match="mixes the known forms"):
+        read(folder, "t")
+    np.save(write_npy(tmp_path / "empty", divided=False) / "ant.npy", np.ones((0, 3), np.float32))
+    with pytest.raises(InvalidData, match=r"ant.npy: features must be .* not empty"):
+        read(tmp_path / "empty", "t")
+
+
+def test_what_is_no_table_is_refused(tmp_path):
+    (tmp_path / "file.csv").write_text("1,2\n")
+    for source in (tmp_path, tmp_path / "file.csv"):
+        with pytest.raises(InvalidData, match="has none of the known forms"):
+            read(source, "t")
+    with pytest.raises(InvalidData, match="there is no file or folder"):
+        read(tmp_path / "nothing.npz", "t")
+    for content in ([1, 2], {"embeddings": [1.0]}, {"embeddings": np.ones((2, 2))}):
+        (tmp_path / "train_embeddings.pkl").write_bytes(pickle.dumps(content))
+        with pytest.raises(InvalidData, match=r"must be a dict with an array|has no 'labels'"):
+            read(tmp_path, "t")
+
+
+def forged_npz(path, header: bytes, data: bytes = b""):
+    with zipfile.ZipFile(write_npz(path, embeddings=None), "a", zipfile.ZIP_DEFLATED) as archive:
+        length = len(header).to_bytes(2, "little")
+        archive.writestr("embeddings.npy", b"\x93NUMPY\x01\x00" + length + header + data)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("header", "data", "message"),
+    [
+        (
+            b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000, 1000)}",
+            b"",
+            "promises 4,000,000,000,000 bytes",
+        ),
+        (b"{'descr': '<f4', 'fortran_order': False, 'shape': (-1, -1)}", b"abcd", r"shape \(-1, -1\)"),
+        (b"{'descr': '<f4', 'fortran_order': False, 'shape': (24, 100000)}", bytes(9600000), "would unpack from"),
+        (b"{'descr': '|O', 'fortran_order': False, 'shape': (1,)}", pickle.dumps([]), "dtype object"),
+        (b"__import__('os').system('true')", b"", "is refused"),
+    ],
+)
+def test_forged_npz_files_are_refused_before_memory_is_taken(tmp_path, header, data, message):
+    with pytest.raises(InvalidData, match=message):
+        read(forged_npz(tmp_path / "t.npz", header, data), "t")
+
+
+def test_damaged_files_are_refused(tmp_path):
+    whole = write_npz(tmp_path / "t.npz").read_bytes()
+    flipped = bytearray(whole)
+    flipped[200] ^= 1
+    for damaged in (whole[:-30], whole[:100], b"", b"<html>", bytes(flipped)):
+        (tmp_path / "t.npz").write_bytes(damaged)
+        with pytest.raises(InvalidData, match=r"t.npz is refused"):
+            read(tmp_path / "t.npz", "t")
+    folder = write_npy(tmp_path / "npy", divided=False)
+    for damaged in ((folder / "ant.npy").read_bytes()[:-1], pickle.dumps([1]), whole):
+        (folder / "ant.npy").write_bytes(damaged)
+        with pytest.raises(InvalidData, match=r"ant.npy is refused"):
+            read(folder, "t")
+
+
+def test_rows_of_zeros_are_counted(tmp_path):
+    assert zero_rows(read(write_npz(tmp_path / "t.npz", embeddings=changed(slice(2, 5), 0)), "t")) == 3
+
+
+def table(tmp_path, name="mine"):
+    return read(write_npz(tmp_path / "source.npz"), name)
+
+
+def test_what_is_saved_is_what_is_opened(tmp_path, home):
+    saved = dataclasses.replace(table(tmp_path), image=(1, 3))
+    save(saved, destination("mine"), "source.npz")
+    opened = open_table("mine")
+    check_is_example(opened)
+    assert isinstance(opened.features, np.memmap) and not opened.features.flags.writeable
+    assert (opened.name, opened.classes, opened.image) == ("mine", saved.classes, (1, 3))
+    assert verify("mine").fingerprint == saved.fingerprint == open_table(str(home / "mine")).fingerprint
+    assert sorted(os.listdir(home / "mine")) == ["features.npy", "table.json"]
+    assert os.listdir(home) == ["mine"]
+
+
+def test_a_table_is_not_overwritten_by_accident_nor_lost_by_a_crash(tmp_path, home, monkeypatch):
+    save(table(tmp_path), home, "first")
+    with pytest.raises(InvalidData, match="exists already; replace it with --overwrite"):
+        save(table(tmp_path), home, "second")
+    rename = os.rename
+    for fails_at in (0, 1):
+        calls = iter(range(9))
+
+        def breaks(old, new, calls=calls, fails_at=fails_at):
+            if next(calls) == fails_at:
+                raise OSError("power cut")
+            rename(old, new)
+
+        monkeypatch.setattr(os, "rename", breaks)
+        with pytest.raises(OSError, match="power cut"):
+            save(table(tmp_path), home, "second", overwrite=True)
+        monkeypatch.setattr(os, "rename", rename)
+        assert stored.describe(home / "mine").source == "first" and os.listdir(home) == ["mine"]
+    rename(home / "mine", home / ".mine.old")  # as a kill between the two renames leaves it
+    assert stored.describe(locate("mine")).source == "first"
+    save(table(tmp_path), home, "second", overwrite=True)
+    assert stored.describe(home / "mine").source == "second" and os.listdir(home) == ["mine"]
+
+
+@pytest.mark.parametrize("name", ["../mine", "..", ".hidden", "a/b", "", "a b", "a\n", "é", "x" * 101, "mine.npz"])
+def test_names_cannot_lead_out_of_the_folder(tmp_path, home, name):
+    with pytest.raises(InvalidData, match="cannot be a name"):
+        save(dataclasses.replace(table(tmp_path), name=name), home, "")
+    with pytest.raises(InvalidData, match=r"cannot be a name|there is no file or folder"):
+        open_table(name)
+
+
+def test_folders_are_looked_in_in_their_order(tmp_path, home, monkeypatch):
+    save(table(tmp_path), home, "cache")
+    monkeypatch.setenv("METAFUN_DATA", os.pathsep.join([str(tmp_path / "one"), str(tmp_path / "two")]))
+    assert locate("mine") == home / "mine"
+    assert destination("other") == tmp_path / "one"
+    (tmp_path / "two").mkdir()
+    write_npz(tmp_path / "two" / "mine.npz")
+    assert locate("mine") == tmp_path / "two" / "mine.npz"
+    check_is_example(open_table("mine"))
+    check_is_example(open_table(str(tmp_path / "two" / "mine.npz")))
+    assert verify("mine").name == "mine"
+    assert destination("mine") == tmp_path / "one"
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: not str(path).startswith(str(tmp_path / "one")) and path != tmp_path
+    )
+    assert destination("other") == home
+    with pytest.raises(InvalidData, match=r"the name 'mine' is taken by .*two/mine.npz"):
+        destination("mine")
+    with pytest.raises(InvalidData, match="'glyphs' is taken by a built-in table"):
+        destination("glyphs")
+
+
+def test_an_unknown_name_says_what_to_do(tmp_path, home):
+    save(table(tmp_path), home, "")
+    with pytest.raises(
+        InvalidData, match=r"no data called 'mime' in .*data; did you mean 'mine'.*import FILE --name mime"
+    ):
+        open_table("mime")
+    with pytest.raises(InvalidData, match="metafun data fetch leo --only tieredimagenet-center"):
+        open_table("tieredimagenet-center")
+    with pytest.raises(InvalidData, match="is not a stored table; make it one with: metafun data import"):
+        open_table(str(tmp_path))
+
+
+def test_list_shows_what_can_be_opened_and_what_cannot(tmp_path, home, monkeypatch):
+    monkeypatch.setenv("METAFUN_DATA", str(tmp_path / "shared"))
+    save(table(tmp_path), home, "")
+    save(table(tmp_path, "broken"), home, "")
+    (home / "broken" / "table.json").write_text("{}")
+    (home / "notes.txt").write_text("")
+    (tmp_path / "shared").mkdir()
+    write_npz(tmp_path / "shared" / "small.npz")
+    write_npz(tmp_path / "shared" / "no features.npz")
+    write_npz(tmp_path / "shared" / "no_features.npz", embeddings=None)
+    entries = {entry.name: entry for entry in list_tables()}
+    assert list(entries) == ["glyphs", "no_features", "small", "broken", "mine"]
+    assert entries["mine"].classes == {"train": 3, "val": 1, "test": 2}
+    assert entries["small"].shape == entries["mine"].shape == (24, 3)
+    assert "does not describe a table" in entries["broken"].problem
+    assert "no features" in entries["no_features"].problem
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": "metafun-table-2"}, "format = 'metafun-table-2' is not known"),
+        ({"format": ["metafun-table-1"]}, "is not known"),
+        ({"extra": 1}, "unknown key 'extra'"),
+        ({"classes": 3}, "classes = 3, but it must be a list"),
+        ({"shape": [24, 4]}, r"features.npy is float32 \(24, 3\)"),
+        ({"shape": [24]}, "must have 2 entries"),
+        ({"dtype": "float16"}, "features.npy is float32"),
+        ({"dtype": "object"}, "dtype = 'object' is not known"),
+        ({"image": [28, 28]}, "its image is not a row"),
+        ({"image": [-1, -3]}, "its image is not a row"),
+        ({"fingerprint": "../x"}, "fingerprint is not a SHA-256"),
+        ({"classes": []}, "classes do not divide the rows"),
+        ({"classes": [{"name": "a", "split": "train", "start": 0, "count": 25}]}, "classes do not divide the rows"),
+        ({"classes": [{"name": "a", "split": "train", "start": 1, "count": 24}]}, "classes do not divide the rows"),
+        ({"classes": [{"name": "a", "split": "dev", "start": 0, "count": 24}]}, "a split is not train, val or test"),
+        ({"classes": [{"name": "a", "split": "train", "start": 0, "count": "24"}]}, "must be of type int"),
+        ({"classes": [{"name": "a", "split": "train", "start": 0}]}, "does not describe a table"),
+        (
+            {
+                "classes": [
+                    {"name": c, "split": "val", "start": s, "count": n} for c, s, n in (("a", 0, 30), ("b", 30, -6))
+                ]
+            },
+            "classes do not divide the rows",
+        ),
+        (
+            {"classes": [{"name": "a", "split": s, "start": i, "count": 12} for s, i in (("val", 0), ("test", 12))]},
+            "a class is named twice",
+        ),
+    ],
+)
+def test_a_table_json_from_outside_is_checked(tmp_path, home, change, message):
+    save(table(tmp_path), home, "")
+    path = home / "mine" / "table.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(InvalidData, match=message):
+        open_table("mine")
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff", b"[" * 100_000, b"{}", b'{"format": NaN}'])
+def test_a_damaged_table_json_is_refused(tmp_path, home, content):
+    save(table(tmp_path), home, "")
+    (home / "mine" / "table.json").write_bytes(content)
+    with pytest.raises(InvalidData, match=r"table.json does not describe a table"):
+        open_table("mine")
+
+
+def test_verify_finds_what_has_changed(tmp_path, home):
+    save(table(tmp_path), home, "")
+    path = home / "mine" / "features.npy"
+    for value, message in ((0.25, "is not what was imported"), (np.nan, "class 'bee' has rows that are not finite")):
+        features = np.load(path)
+        features[5] = value
+        np.save(path, features)
+        open_table("mine")
+        with pytest.raises(InvalidData, match=message):
+            verify("mine")
+    path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(InvalidData, match=r"features.npy is refused"):
+        open_table("mine")
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        verify("mine")
+
+
+def test_the_built_in_table_is_made_once_for_each_version(tmp_path, home, monkeypatch):
+    made = []
+
+    def make():
+        made.append(1)
+        return table(tmp_path, "glyphs")
+
+    glyphs = types.SimpleNamespace(VERSION=1, make=make)
+    monkeypatch.setitem(sys.modules, "metafun.data.glyphs", glyphs)
+    monkeypatch.setattr(metafun.data, "glyphs", glyphs, raising=False)
+    for _ in range(2):
+        opened = open_table("glyphs")
+        check_is_example(opened)
+        assert opened.name == "glyphs" and len(made) == 1
+    glyphs.VERSION = 2
+    verify("glyphs")
+    assert len(made) == 2 and sorted(os.listdir(home)) == ["glyphs-1", "glyphs-2"]
+    assert [entry.name for entry in list_tables()] == ["glyphs"]
+    glyphs.VERSION = 3
+
+    def full(*arguments):
+        raise OSError("no room")
+
+    monkeypatch.setattr(store, "save", full)
+    check_is_example(open_table("glyphs"))
+
+
+NAME, DATA = "miniimagenet_wrn28_center", os.environ.get("METAFUN_DATA", "")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not any(os.path.exists(os.path.join(folder, f"{NAME}.npz")) for folder in DATA.split(os.pathsep) if folder),
+    reason=f"{NAME}.npz is not in a folder of $METAFUN_DATA",
+)
+def test_real_features(monkeypatch):
+    monkeypatch.setenv("METAFUN_DATA", DATA)
+    real = open_table(NAME)
+    assert real.features.shape == (60_000, 640) and real.features.dtype == np.float16
+    assert [len(real.split(split)) for split in SPLITS] == [64, 16, 20]
+    assert {rows.count for rows in real.classes} == {600}
