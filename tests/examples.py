@@ -64,7 +64,7 @@ def _regressor(variant: dict, key, **changes) -> MetaFun:
         "representation": 2 * DY if variant["decoder"] == "identity" else 6,
         "step_size": 0.4,
         "activation": "tanh",
-        "loss": "gaussian",
+        "loss": {"kind": "gaussian"},
         "per_iteration": variant["per_iteration"],
         **{
             part: {"kind": variant[part], **(sizes if variant[part] not in WITHOUT_SIZES else {})}

@@ -7,7 +7,8 @@ from typing import get_args
 import jax
 import pytest
 
-from metafun.config import Activation, load_config, parse_config, presets
+from metafun.config import load_config, parse_config, presets
+from metafun.config.values import Activation
 from metafun.errors import InvalidConfig
 from metafun.nn import ACTIVATIONS, count_parameters
 from metafun.schema import to_table
@@ -61,7 +62,7 @@ def test_the_papers_training_is_what_the_paper_says():
         ("model.pooling.kind=[1]", "model.pooling.kind = [1] is not known"),
         ("model.decoder.share=2.0", "model.decoder.share = 2.0, but it must be between 0 and 1."),
         ("model.update.layers=1000000000", "model.update.layers = 1000000000, but it must be between 1 and 100."),
-        ("model.min_std=2", "model.min_std = 2, but it must be between 0 and 1."),
+        ("model.loss.min_std=2", "model.loss.min_std = 2, but it must be between 0 and 1."),
         ("training.seeds=3", "training.seeds = 3, but it must be a list."),
         ("training.seeds=[]", "training.seeds = [], but it must name at least one seed"),
         ("training.seeds=[1,1]", "training.seeds = [1, 1], but it must name at least one seed, and none twice"),

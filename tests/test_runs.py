@@ -46,7 +46,7 @@ def finished(tmp_path_factory) -> Run:
 
 
 def test_a_finished_run_has_everything(finished):
-    assert finished.record.step == 60 and len(finished.record.best_loss) == 2
+    assert finished.record.step == 60 and len(finished.record.best_error) == 2
     assert [entry["step"] for entry in finished.metrics()] == [10, 20, 30, 40, 50, 60]
     assert [entry["step"] for entry in finished.metrics() if "validation" in entry] == [20, 40, 60]
     assert not list(finished.path.glob("*.tmp"))
@@ -54,7 +54,7 @@ def test_a_finished_run_has_everything(finished):
 
 def test_best_is_the_best_on_validation(finished):
     validation = np.array([entry["validation"] for entry in finished.metrics() if "validation" in entry])
-    np.testing.assert_array_equal(finished.record.best_loss, validation.min(0))
+    np.testing.assert_array_equal(finished.record.best_error, validation.min(0))
     np.testing.assert_array_equal(finished.record.best_step, 20 * (1 + validation.argmin(0)))
 
 
@@ -70,7 +70,7 @@ def test_interrupted_after_any_chunk_it_goes_on_bit_by_bit(finished, tmp_path):
 
 
 def test_interrupted_during_validation_it_loses_nothing(finished, tmp_path, monkeypatch):
-    def interrupt(models, config):
+    def interrupt(models, tasks, config):
         raise KeyboardInterrupt
 
     run = new_run(tmp_path / "run", "training.seeds=[0,1]")
@@ -167,7 +167,7 @@ def wait_for_progress(path, process) -> None:
 
 def test_early_stopping_waits_for_patience(tmp_path, monkeypatch):
     values = iter([3.0, 2.0, 2.5, 2.4, 2.3, 1.0])
-    monkeypatch.setattr(metafun.runs, "validate", lambda models, config: [next(values)])
+    monkeypatch.setattr(metafun.runs, "validate", lambda models, tasks, config: [next(values)])
     run = new_run(tmp_path / "run", "training.steps=200", "training.patience=2")
     reports = list(run.train())
     assert reports[-1].record.step == 80 and run.record.stopped_early

@@ -92,7 +92,7 @@ def test_evaluation_equals_a_loop_over_tasks():
     trainer, state, _ = train("training.seeds=[0,1]", "training.steps=20")
     models = trainer.models(state.parameters)
     key, tasks = jax.random.key(5), Sinusoid(context=(5, 5), targets=20, points=25)
-    metrics = task_metrics(models, tasks, key, 6)
+    metrics = task_metrics(models, tasks, key, 6, "highest")
     for s in range(2):
         model = trainer.unravel(state.parameters[s])
         for i, k in enumerate(jax.random.split(key, 6)):

@@ -92,6 +92,7 @@ class SoftmaxWeights(Decoder):
     """logitₖ = x·wᵏ with wᵏ ∼ 𝒩(μ(rᵏ(x)), σ(rᵏ(x))²) in training and wᵏ = μ(rᵏ(x)) otherwise, as in LEO.
 
     μ and s are one linear map of rᵏ; σ = max(exp(s) − (1 − √(2/(N + dx))), 1e-10) starts near Glorot's scale.
+    Each wᵏ meets one x only, so that x·wᵏ itself is drawn: ∼ 𝒩(x·μ, x²·σ²), one normal number instead of dx.
     """
 
     linear: MLP
@@ -100,12 +101,18 @@ class SoftmaxWeights(Decoder):
     def __call__(
         self, r: Float[Array, "m k dr"], x: Float[Array, "m dx"], key: PRNGKeyArray | None = None
     ) -> Float[Array, "m k"]:
-        w, s = jnp.split(self.linear(r), 2, axis=-1)
-        if key is not None:
-            key, key_w = jax.random.split(key)
-            offset = 1 - math.sqrt(2 / (r.shape[1] + x.shape[-1]))
-            w = w + jnp.maximum(jnp.exp(s) - offset, 1e-10) * jax.random.normal(key_w, w.shape, w.dtype)
-        return jnp.einsum("md,mkd->mk", dropout(x, self.dropout, key), w)
+        (w_mean, w_s), (b_mean, b_s) = (jnp.split(p[0], 2, axis=-1) for p in (self.linear.weights, self.linear.biases))
+        key_x, key_w = (None, None) if key is None else jax.random.split(key)
+        x = dropout(x, self.dropout, key_x)
+        # (W rᵏ)·x = rᵏ·(Wᵀ x): x is mapped once, not every rᵏ.
+        logits = jnp.einsum("md,mkd->mk", x @ w_mean.T, r) + (x @ b_mean)[:, None]
+        if key_w is None:
+            return logits
+        offset = 1 - math.sqrt(2 / (r.shape[1] + x.shape[-1]))
+        std = jnp.maximum(jnp.exp(r @ w_s + b_s) - offset, 1e-10)
+        variance = jnp.einsum("md,mkd->mk", jnp.square(x), jnp.square(std))
+        # The root has no derivative at 0, where an x is all zeros.
+        return logits + jnp.sqrt(jnp.maximum(variance, 1e-20)) * jax.random.normal(key_w, logits.shape, x.dtype)
 
 
 class Logits(Decoder):

@@ -11,6 +11,9 @@ from jaxtyping import Array, Bool, Float
 
 from .task import Points
 
+# Of equal width: what most published calibration errors of classifiers use.
+BINS = 15
+
 
 class Normal(eqx.Module):
     """P(y|x) = 𝒩(mean, std²), independently for each output."""
@@ -61,7 +64,11 @@ class Likelihood(eqx.Module):
         """ℓ(f(xⱼ), yⱼ) for each point."""
 
     @abstractmethod
-    def metrics(self, prediction: Any, y: Float[Array, "m dy"]) -> dict[str, Float[Array, " m"]]:
+    def error(self, prediction: Any, y: Float[Array, "m dy"]) -> Float[Array, " m"]:
+        """What validation compares models by; lower is better."""
+
+    @abstractmethod
+    def metrics(self, prediction: Any, y: Float[Array, "m dy"]) -> dict[str, Float[Array, "m ..."]]:
         """What an evaluation reports of each point."""
 
 
@@ -77,6 +84,9 @@ class NormalLikelihood(Likelihood):
         mean, s = jnp.split(raw, 2, axis=-1)
         return Normal(mean, self.min_std + (1 - self.min_std) * jax.nn.softplus(s))
 
+    def error(self, prediction: Normal, y: Float[Array, "m dy"]) -> Float[Array, " m"]:
+        return self.loss(prediction, y)
+
 
 class SquaredError(NormalLikelihood):
     """ℓ = (μ − y)², averaged over the outputs; the std is left untrained."""
@@ -84,7 +94,7 @@ class SquaredError(NormalLikelihood):
     def loss(self, prediction: Normal, y: Float[Array, "m dy"]) -> Float[Array, " m"]:
         return jnp.square(prediction.mean - y).mean(-1)
 
-    def metrics(self, prediction: Normal, y: Float[Array, "m dy"]) -> dict[str, Float[Array, " m"]]:
+    def metrics(self, prediction: Normal, y: Float[Array, "m dy"]) -> dict[str, Float[Array, "m ..."]]:
         return {"mse": self.loss(prediction, y)}
 
 
@@ -94,7 +104,7 @@ class Gaussian(NormalLikelihood):
     def loss(self, prediction: Normal, y: Float[Array, "m dy"]) -> Float[Array, " m"]:
         return -prediction.log_prob(y)
 
-    def metrics(self, prediction: Normal, y: Float[Array, "m dy"]) -> dict[str, Float[Array, " m"]]:
+    def metrics(self, prediction: Normal, y: Float[Array, "m dy"]) -> dict[str, Float[Array, "m ..."]]:
         return {"mse": jnp.square(prediction.mean - y).mean(-1), "log_likelihood": prediction.log_prob(y)}
 
 
@@ -113,11 +123,32 @@ class CrossEntropy(Likelihood):
         even = prediction.classes / jnp.maximum(prediction.classes.sum(), 1)
         return -prediction.log_prob((1 - self.label_smoothing) * y + self.label_smoothing * even)
 
-    def metrics(self, prediction: Categorical, y: Float[Array, "m k"]) -> dict[str, Float[Array, " m"]]:
-        right = prediction.log_probabilities.argmax(-1) == y.argmax(-1)
-        return {"accuracy": right.astype(y.dtype), "log_likelihood": prediction.log_prob(y)}
+    def error(self, prediction: Categorical, y: Float[Array, "m k"]) -> Float[Array, " m"]:
+        """1 where the likeliest class is not the label."""
+        return (prediction.log_probabilities.argmax(-1) != y.argmax(-1)).astype(y.dtype)
+
+    def metrics(self, prediction: Categorical, y: Float[Array, "m k"]) -> dict[str, Float[Array, "m ..."]]:
+        accuracy = 1 - self.error(prediction, y)
+        return {
+            "accuracy": accuracy,
+            "log_likelihood": prediction.log_prob(y),
+            "reliability": reliability(prediction.probabilities.max(-1), accuracy),
+        }
 
 
-def masked_mean(values: Float[Array, " n"], mask: Bool[Array, " n"]) -> Float[Array, ""]:
-    """The mean where the mask holds, 0 where it never does."""
-    return jnp.where(mask, values, 0).sum() / jnp.maximum(mask.sum(), 1)
+def reliability(confidence: Float[Array, " m"], accuracy: Float[Array, " m"]) -> Float[Array, "m bins 3"]:
+    """(1, confidence, accuracy) in the bin of the confidence, 0 in the others: what a reliability plot sums up."""
+    bins = jnp.minimum((confidence * BINS).astype(int), BINS - 1)
+    entries = jnp.stack([jnp.ones_like(confidence), confidence, accuracy], axis=-1)
+    return jax.nn.one_hot(bins, BINS)[..., None] * entries[:, None]
+
+
+def calibration_error(reliability: Float[Any, "*s bins 3"]) -> Float[Any, "*s"]:
+    """ECE = Σ_b share_b · |confidence_b − accuracy_b|, from the mean of `reliability` over points."""
+    return abs(reliability[..., 1] - reliability[..., 2]).sum(-1)
+
+
+def masked_mean(values: Float[Array, "n ..."], mask: Bool[Array, " n"]) -> Float[Array, "..."]:
+    """The mean over the first axis where the mask holds, 0 where it never does."""
+    mask = mask.reshape(-1, *[1] * (values.ndim - 1))
+    return jnp.where(mask, values, 0).sum(0) / jnp.maximum(mask.sum(), 1)

@@ -122,14 +122,17 @@ class MetaFun(eqx.Module):
 
     def loss(self, task: Task, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
         """The mean of ℓ over the target, plus the mean over the context and the penalties, each with its weight."""
-        context, target = task.context, task.target
         key_encode, key_predict = (None, None) if key is None else jax.random.split(key)
-        x, y = jnp.concatenate([context.x, target.x]), jnp.concatenate([context.y, target.y])
-        losses = self.likelihood.loss(self.predict(self.encode(context, key_encode), x, key_predict), y)
-        n = len(context.mask)
-        on_context, on_target = masked_mean(losses[:n], context.mask), masked_mean(losses[n:], target.mask)
-        penalty = sum(regulariser(self) for regulariser in self.regularisers)
-        return self.context_weight * on_context + self.target_weight * on_target + penalty
+        judged = task.target
+        if self.context_weight:  # what has no weight need not be predicted
+            judged = jax.tree.map(lambda *points: jnp.concatenate(points), task.context, task.target)
+        prediction = self.predict(self.encode(task.context, key_encode), judged.x, key_predict)
+        losses = self.likelihood.loss(prediction, judged.y)
+        n = len(losses) - len(task.target.mask)
+        loss = self.target_weight * masked_mean(losses[n:], task.target.mask)
+        if self.context_weight:
+            loss = loss + self.context_weight * masked_mean(losses[:n], task.context.mask)
+        return loss + sum(regulariser(self) for regulariser in self.regularisers)
 
 
 def _for_each_class(r: Float[Array, "m dr"], classes: Bool[Array, " k"] | None) -> Float[Array, "m *k dr"]:

@@ -1,5 +1,6 @@
 """Figures for people."""
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -7,17 +8,40 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import matplotlib
+import numpy as np
+from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
+from .config import Config, EpisodesConfig
+from .evaluation import evaluate
 from .likelihoods import Normal
 from .model import MetaFun
+from .runs import Run
 from .task import Task
-from .tasks import Sinusoid
+from .tasks import Episodes, Sinusoid
 
 # One blue for all t, from pale to dark, so that the eye reads a direction.
 SHADES = matplotlib.colormaps["Blues"]
-RED, GREY, INK = "#d62728", "0.55", "0.1"
+RED, GREEN, GREY, INK = "#d62728", "#2ca02c", "0.55", "0.1"
+# Enough for a picture; what is reported comes from `metafun evaluate`.
+RELIABILITY_TASKS = 500
+
+
+def draw(run: Run) -> dict[str, Path]:
+    """All figures of a run, the one that shows predictions first."""
+    config, model, figures = run.config, run.model(), {}
+    if isinstance(config.tasks, EpisodesConfig):
+        tasks = next(iter(config.tasks.test(config.evaluation).values()))
+        if (image := config.tasks.table().image) is not None:
+            figures["episodes"] = plot_episodes(model, tasks, image, config.evaluation.seed, run.path / "episodes.png")
+        figures["reliability"] = plot_reliability(run.models(), config, run.path / "reliability.png")
+    else:
+        figures["updates"] = plot_updates(
+            model, config.tasks.training(), config.evaluation.seed, run.path / "updates.png"
+        )
+    return figures | {"training": plot_training(run.metrics(), run.path / "training.png")}
 
 
 def plot_updates(model: MetaFun, tasks: Sinusoid, seed: int, path: Path) -> Path:
@@ -39,11 +63,41 @@ def plot_updates(model: MetaFun, tasks: Sinusoid, seed: int, path: Path) -> Path
     return _save(figure, path)
 
 
+def plot_episodes(model: MetaFun, tasks: Episodes, image: tuple[int, int], seed: int, path: Path) -> Path:
+    """Tasks over a table of pictures: the context, the queries, and what the model said of them."""
+    figure = Figure(figsize=(11, 3.9), layout="constrained")
+    predict = jax.jit(lambda task: model.predict(model.encode(task.context), task.target.x))
+    for i, axis in enumerate(figure.subplots(1, 3)):
+        task = tasks.sample(jax.random.fold_in(jax.random.key(seed), i))
+        context, queries = (np.asarray(p.x).reshape(tasks.ways, -1, *image) for p in (task.context, task.target))
+        said = np.asarray(predict(task).probabilities).reshape(tasks.ways, tasks.queries, tasks.ways)
+        _draw_episode(axis, context, queries, said)
+    figure.suptitle(
+        "Unseen classes, one a row: left of the line all that the model is told, right of it new pictures.\n"
+        "Green: recognised. Red: taken for the class named below, with the probability given to it.",
+        fontsize=10,
+    )
+    return _save(figure, path)
+
+
+def plot_reliability(models: MetaFun, config: Config, path: Path) -> Path:
+    """How often the model is right among predictions of about equal confidence."""
+    evaluation = dataclasses.replace(config.evaluation, tasks=RELIABILITY_TASKS)
+    results = evaluate(models, dataclasses.replace(config, evaluation=evaluation))
+    found = {name: value for name, value in results.items() if "reliability" in value}
+    figure = Figure(figsize=(4.2 * len(found), 4.2), layout="constrained")
+    for axis, (name, value) in zip(np.ravel(figure.subplots(1, len(found))), found.items(), strict=True):
+        _draw_reliability(axis, np.array(value["reliability"]))
+        kind = name.removeprefix("ece_").replace("_", " ")
+        axis.set_title(f"{kind}: calibration error {value['mean']:.3f}", fontsize=10)
+    return _save(figure, path)
+
+
 def plot_training(metrics: Sequence[dict[str, Any]], path: Path) -> Path:
-    """Training and validation loss of every seed over the steps."""
+    """Training loss and validation error of every seed over the steps."""
     figure = Figure(figsize=(6, 3.6), layout="constrained")
     axis = figure.subplots()
-    curves = {"training": ("loss", SHADES(0.5)), "validation": ("validation", RED)}
+    curves = {"training loss": ("loss", SHADES(0.5)), "validation error": ("validation", RED)}
     for label, (name, color) in curves.items():
         entries = [entry for entry in metrics if name in entry]
         steps = [entry["step"] for entry in entries]
@@ -51,7 +105,7 @@ def plot_training(metrics: Sequence[dict[str, Any]], path: Path) -> Path:
             axis.plot(steps, values, color=color, lw=1, label=label if seed == 0 else None)
     # A log-likelihood may make the loss negative.
     positive = all(min(entry["loss"]) > 0 for entry in metrics)
-    axis.set(xlabel="step", ylabel="loss", yscale="log" if positive else "linear")
+    axis.set(xlabel="step", yscale="log" if positive else "linear")
     if metrics:
         axis.legend(frameon=False)
     _plain(axis)
@@ -75,6 +129,58 @@ def _draw_updates(axis: Axes, task: Task, prediction: Normal) -> None:
         zorder=5,
     )
     axis.set_xlabel("x")
+    _plain(axis)
+
+
+def _draw_episode(
+    axis: Axes,
+    context: Float[np.ndarray, "ways shots height width"],
+    queries: Float[np.ndarray, "ways queries height width"],
+    said: Float[np.ndarray, "ways queries ways"],
+) -> None:
+    """A row for each class: its context, a line, its first queries, framed by whether they are recognised."""
+    ways, shots, shown = *context.shape[:2], min(queries.shape[1], 6)
+    names = [chr(ord("A") + i) if ways <= 26 else str(i + 1) for i in range(ways)]
+    right = said.argmax(-1) == np.arange(ways)[:, None]
+    for row in range(ways):
+        axis.text(-0.2, row + 0.5, names[row], ha="right", va="center", fontsize=9, color=GREY)
+        for column in range(shots):
+            _picture(axis, context[row, column], column, row)
+        for column in range(shown):
+            left, color = shots + 0.4 + column, GREEN if right[row, column] else RED
+            _picture(axis, queries[row, column], left, row)
+            axis.add_patch(Rectangle((left, row), 0.9, 0.9, fill=False, ec=color, lw=1.2))
+            if not right[row, column]:
+                text = f"{names[said[row, column].argmax()]} {said[row, column].max():.0%}"
+                axis.text(
+                    left + 0.45,
+                    row + 1.02,
+                    text,
+                    ha="center",
+                    va="bottom",
+                    fontsize=6,
+                    color="white",
+                    bbox=dict(fc=RED, ec="none", pad=0.8),
+                )
+    axis.plot([shots + 0.15] * 2, [0, ways], color=GREY, lw=0.8)
+    axis.set_title(f"{right.mean():.0%} of {right.size} queries recognised", fontsize=9)
+    axis.set(xlim=(-0.5, shots + shown + 0.5), ylim=(ways, -0.1), aspect="equal")
+    axis.set_axis_off()
+
+
+def _picture(axis: Axes, picture: Float[np.ndarray, "height width"], left: float, top: float) -> None:
+    axis.imshow(picture, cmap="gray_r", extent=(left, left + 0.9, top + 0.9, top), interpolation="nearest")
+
+
+def _draw_reliability(axis: Axes, reliability: Float[np.ndarray, "bins 3"]) -> None:
+    share, confidence, accuracy = reliability.T
+    edges, width = np.arange(len(share)) / len(share), 1 / len(share)
+    there = share > 0
+    axis.bar(edges, share, width, align="edge", color="0.88", label="share of the predictions")
+    axis.plot([0, 1], [0, 1], color=GREY, lw=1, ls=(0, (4, 3)), label="as sure as right")
+    axis.plot(confidence[there] / share[there], accuracy[there] / share[there], "o-", color=SHADES(0.8), label="found")
+    axis.set(xlabel="confidence", ylabel="accuracy", xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    axis.legend(frameon=False, fontsize=8, loc="upper left")
     _plain(axis)
 
 

@@ -20,12 +20,22 @@ from .evaluation import validate
 from .files import locked, write_atomically
 from .model import MetaFun
 from .schema import parse
+from .tasks import Tasks
 from .training import State, Trainer, ravel
 
 # A checkpoint is written when training has gone on for this long, and whenever it ends.
 SECONDS_BETWEEN_CHECKPOINTS = 5.0
 
-FILES = ("checkpoint.safetensors", "metrics.jsonl", "evaluation.json", "summary.json", "updates.png", "training.png")
+FILES = (
+    "checkpoint.safetensors",
+    "metrics.jsonl",
+    "evaluation.json",
+    "summary.json",
+    "updates.png",
+    "training.png",
+    "episodes.png",
+    "reliability.png",
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +44,7 @@ class Record:
 
     step: int = 0
     seconds: float = 0.0
-    best_loss: tuple[float, ...] = ()
+    best_error: tuple[float, ...] = ()
     best_step: tuple[int, ...] = ()
     stopped_early: bool = False
 
@@ -91,6 +101,7 @@ class Run:
                 )
             for name in FILES:
                 (path / name).unlink(missing_ok=True)
+        config = config.resolved()
         path.mkdir(parents=True, exist_ok=True)
         write_atomically(path / "config.toml", config.to_toml().encode())
         return cls(path)
@@ -142,13 +153,14 @@ class Run:
         """Trains from the last checkpoint, or from the start, to the end; yields after every chunk."""
         with locked(self.path):
             trainer = Trainer(self.config)
+            validation = self.config.tasks.validation() if self.config.training.validate_every else None
             progress = self._restore(trainer)
             saved, saved_at = progress.record.step, time.monotonic()
             began = time.monotonic() - progress.record.seconds
             chunks = iter(()) if progress.record.stopped_early else trainer.run(progress.state)
             try:
                 for state, losses in chunks:
-                    progress, report = self._advance(trainer, progress, state, losses, began)
+                    progress, report = self._advance(trainer, validation, progress, state, losses, began)
                     if time.monotonic() - saved_at > SECONDS_BETWEEN_CHECKPOINTS:
                         self._save(trainer, progress)
                         saved, saved_at = state.step, time.monotonic()
@@ -161,7 +173,13 @@ class Run:
                     self._save(trainer, progress)
 
     def _advance(
-        self, trainer: Trainer, old: Progress, state: State, losses: Float[np.ndarray, "steps s"], began: float
+        self,
+        trainer: Trainer,
+        tasks: Tasks | None,
+        old: Progress,
+        state: State,
+        losses: Float[np.ndarray, "steps s"],
+        began: float,
     ) -> tuple[Progress, Report]:
         """What a new chunk makes of the run; the old progress stands until this is done."""
         training = self.config.training
@@ -170,12 +188,12 @@ class Run:
         seconds = time.monotonic() - began
         rate = losses.size * training.batch / (seconds - old.record.seconds)
         record = replace(old.record, step=state.step)
+        latest, validation = trainer.trained(state), None
         # Before the first validation there is no better choice than the latest.
-        best = old.best if record.best_loss else state.parameters
-        validation = None
-        if state.step % training.validate_every == 0 or state.step == training.steps:
-            validation = tuple(validate(trainer.models(state.parameters), self.config))
-            best, record = self._compare(state, best, record, validation)
+        best = old.best if record.best_error else latest
+        if tasks is not None and (state.step % training.validate_every == 0 or state.step == training.end):
+            validation = tuple(validate(trainer.models(latest), tasks, self.config))
+            best, record = self._compare(state.step, latest, best, record, validation)
         record = replace(record, seconds=time.monotonic() - began)
         report = Report(record, tuple(losses.mean(0).tolist()), validation, rate)
         self._log(report)
@@ -203,17 +221,17 @@ class Run:
         checkpoint.save(self.checkpoint_file, self.config, groups, asdict(progress.record))
 
     def _compare(
-        self, state: State, best: Array, record: Record, validation: tuple[float, ...]
+        self, step: int, latest: Array, best: Array, record: Record, validation: tuple[float, ...]
     ) -> tuple[Array, Record]:
         """Keeps each seed's best; stops when none has improved for `patience` validations."""
-        old_loss, old_step = record.best_loss or np.inf, record.best_step or 0
-        better = np.asarray(validation) < old_loss
-        best = jnp.where(better[:, None], state.parameters, best)
-        best_loss = tuple(np.where(better, validation, old_loss).tolist())
-        best_step = tuple(np.where(better, state.step, old_step).tolist())
+        old_error, old_step = record.best_error or np.inf, record.best_step or 0
+        better = np.asarray(validation) < old_error
+        best = jnp.where(better[:, None], latest, best)
+        best_error = tuple(np.where(better, validation, old_error).tolist())
+        best_step = tuple(np.where(better, step, old_step).tolist())
         patience = self.config.training.patience
-        stop = patience is not None and state.step - max(best_step) >= patience * self.config.training.validate_every
-        return best, replace(record, best_loss=best_loss, best_step=best_step, stopped_early=stop)
+        stop = patience is not None and step - max(best_step) >= patience * self.config.training.validate_every
+        return best, replace(record, best_error=best_error, best_step=best_step, stopped_early=stop)
 
     def _diverged(self, step: int, losses: Float[np.ndarray, "steps s"]) -> Diverged:
         what = f"parameters became infinite at step {step + len(losses)}"

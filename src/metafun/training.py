@@ -1,6 +1,8 @@
 """The training loop: chunks of steps compiled as one scan, all seeds at once."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -9,11 +11,12 @@ import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 from jax.sharding import PartitionSpec
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 from .config import Config, TrainingConfig
 from .devices import AXIS, my_share, replicate, spread, task_mesh
 from .model import MetaFun
+from .tasks import Tasks
 
 # Sets the key of a task's noise (dropout, sampled weights) apart from all keys that drawing the task splits off.
 NOISE = 2**31
@@ -34,7 +37,8 @@ class Trainer:
     """One configuration, compiled once: `start`, then `run` to the end."""
 
     def __init__(self, config: Config):
-        self.config = config
+        self.config = config = config.resolved()
+        self.tasks = config.tasks.training()
         self.optimiser = build_optimiser(config.training)
         self.unravel = unraveller(config)
         self._chunk = eqx.filter_jit(self._steps)
@@ -48,46 +52,51 @@ class Trainer:
     def run(self, state: State) -> Iterator[tuple[State, Float[np.ndarray, "steps s"]]]:
         """Yields the state and the losses after every chunk; the caller logs, validates, saves and stops."""
         training = self.config.training
-        # Placed as the chunks return it; otherwise the second chunk would be compiled again.
-        state = replicate(state, task_mesh(training.batch))
-        while state.step < training.steps:
-            length = min(training.chunk, training.steps - state.step)
+        # Placed as the chunks return it; otherwise the second chunk would be compiled again. The tasks' data go
+        # with it: once to each device, for all steps.
+        state, tasks = replicate((state, self.tasks), task_mesh(training.batch))
+        while state.step < training.end:
+            length = min(training.chunk, training.end - state.step)
             parameters, optimiser, losses = self._chunk(
-                state.parameters, state.optimiser, jnp.arange(state.step, state.step + length)
+                state.parameters, state.optimiser, tasks, jnp.arange(state.step, state.step + length)
             )
             state = State(parameters, optimiser, state.step + length)
             yield state, np.asarray(losses)
+
+    def trained(self, state: State) -> Float[Array, "s p"]:
+        """The parameters to use: the moving average, where there is one."""
+        return optax.tree_utils.tree_get(state.optimiser, "average", state.parameters)
 
     def models(self, parameters: Float[Array, "s p"]) -> MetaFun:
         """The models as one, with a leading axis for the seed in every array."""
         return eqx.filter_vmap(self.unravel)(parameters)
 
-    def _steps(self, parameters: Array, optimiser: PyTree, steps: Array) -> tuple[Array, PyTree, Array]:
-        tasks, batch = self.config.tasks.build(), self.config.training.batch
+    def _steps(self, parameters: Array, optimiser: PyTree, tasks: Tasks, steps: Array) -> tuple[Array, PyTree, Array]:
+        batch = self.config.training.batch
         seeds = jnp.stack([_keys(seed)[1] for seed in self.config.training.seeds])
         mesh = task_mesh(batch)
 
-        def loss(model: MetaFun, keys: Array) -> Array:
+        def loss(model: MetaFun, tasks: Tasks, keys: Array) -> Array:
             return jax.vmap(lambda key: model.loss(tasks.sample(key), jax.random.fold_in(key, NOISE)))(keys).mean()
 
-        def step(parameters: Array, optimiser: PyTree, key: Array) -> tuple[Array, PyTree, Array]:
+        def step(tasks: Tasks, parameters: Array, optimiser: PyTree, key: Array) -> tuple[Array, PyTree, Array]:
             keys = my_share(jax.random.split(key, batch), mesh)
-            value, gradient = eqx.filter_value_and_grad(loss)(self.unravel(parameters), keys)
+            value, gradient = eqx.filter_value_and_grad(loss)(self.unravel(parameters), tasks, keys)
             value, gradient = jax.lax.pmean((value, ravel(gradient)), AXIS)
             change, optimiser = self.optimiser.update(gradient, optimiser, parameters)
             return optax.apply_updates(parameters, change), optimiser, value
 
-        def body(carry: tuple[Array, PyTree], i: Array) -> tuple[tuple[Array, PyTree], Array]:
-            # The key is a function of seed and step alone, so that a run can be resumed at any chunk.
-            keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(seeds, i)
-            parameters, optimiser, values = _for_each_seed(step)(*carry, keys)
-            return (parameters, optimiser), values
+        def scan(parameters: Array, optimiser: PyTree, tasks: Tasks, steps: Array) -> tuple[Array, PyTree, Array]:
+            def body(carry: tuple[Array, PyTree], i: Array) -> tuple[tuple[Array, PyTree], Array]:
+                # The key is a function of seed and step alone, so that a run can be resumed at any chunk.
+                keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(seeds, i)
+                parameters, optimiser, values = _for_each_seed(partial(step, tasks))(*carry, keys)
+                return (parameters, optimiser), values
 
-        def scan(parameters: Array, optimiser: PyTree, steps: Array) -> tuple[Array, PyTree, Array]:
             (parameters, optimiser), values = jax.lax.scan(body, (parameters, optimiser), steps)
             return parameters, optimiser, values
 
-        return spread(scan, mesh, PartitionSpec())(parameters, optimiser, steps)
+        return spread(scan, mesh, PartitionSpec())(parameters, optimiser, tasks, steps)
 
 
 def _for_each_seed(function: Callable) -> Callable:
@@ -107,8 +116,33 @@ def build_optimiser(training: TrainingConfig) -> optax.GradientTransformation:
     if training.schedule == "cosine":
         warmup = min(training.warmup, training.steps // 2)
         rate = optax.warmup_cosine_decay_schedule(0.0, training.learning_rate, warmup, training.steps)
-    clip = optax.identity() if training.clip is None else optax.clip_by_global_norm(training.clip)
-    return optax.chain(clip, optax.adam(rate))
+    parts = [optax.adam(rate)]
+    if training.clip is not None:
+        parts.insert(0, optax.clip_by_global_norm(training.clip))
+    if training.average:
+        parts.append(moving_average(training.average))
+    return optax.chain(*parts)
+
+
+class Average(NamedTuple):
+    """What `moving_average` remembers."""
+
+    average: Float[Array, " p"]
+    steps: Int[Array, ""]
+
+
+def moving_average(decay: float) -> optax.GradientTransformation:
+    """Leaves the steps as they are and averages the parameters: ā ← d ā + (1 − d) θ, d growing from 0.1 to `decay`."""
+
+    def start(parameters: Array) -> Average:
+        return Average(parameters, jnp.zeros((), jnp.int32))
+
+    def update(change: Array, state: Average, parameters: Any = None) -> tuple[Array, Average]:
+        # A short memory at first: the parameters that training began with are not worth remembering.
+        d = jnp.minimum(decay, (1 + state.steps) / (10 + state.steps))
+        return change, Average(d * state.average + (1 - d) * (parameters + change), state.steps + 1)
+
+    return optax.GradientTransformation(start, update)
 
 
 def unraveller(config: Config) -> Callable[[Float[Array, " p"]], MetaFun]:

@@ -1,5 +1,7 @@
 """Task distributions: modules with `sample(key) -> Task`, drawn on the device."""
 
+from .episodes import Episodes
 from .sinusoid import Sinusoid
+from .tasks import Tasks
 
-__all__ = ["Sinusoid"]
+__all__ = ["Episodes", "Sinusoid", "Tasks"]

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..task import Points, Task
+from .tasks import Tasks
 
 
 class Wave(eqx.Module):
@@ -26,7 +27,7 @@ class Wave(eqx.Module):
         return Points(x, self.amplitude * jnp.sin(x - self.phase), jnp.arange(len(x)) < size)
 
 
-class Sinusoid(eqx.Module):
+class Sinusoid(Tasks):
     """Tasks of noiseless points on one wave, x ∼ U(−5, 5).
 
     Each task has n context points, n uniform in `context` = (least, most), and `targets` targets, fewer

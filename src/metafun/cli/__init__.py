@@ -1,0 +1,26 @@
+"""The command line: metafun demo | train | evaluate | protocol | plot | data | info."""
+
+import os
+import sys
+from pathlib import Path
+
+import jax
+
+from ..devices import use_all_cores
+from . import data, demos, experiments, protocol
+from .console import app
+
+app.add_typer(data.app, name="data")
+
+__all__ = ["app", "data", "demos", "experiments", "main", "protocol"]
+
+
+def main() -> None:
+    """The entry point of the `metafun` command."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a character still gets the table
+    use_all_cores()
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "metafun" / "compiled"
+    jax.config.update("jax_compilation_cache_dir", os.environ.get("JAX_COMPILATION_CACHE_DIR", str(cache)))
+    app()

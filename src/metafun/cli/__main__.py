@@ -1,0 +1,5 @@
+"""`python -m metafun.cli` is the `metafun` command."""
+
+from . import main
+
+main()

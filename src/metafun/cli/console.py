@@ -1,0 +1,59 @@
+"""What all commands share: where they print, how they fail, the options they have in common."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import typer
+from rich.console import Console
+from rich.markup import escape
+from typer.core import TyperGroup
+
+from ..errors import MetaFunError
+from ..files import write_atomically
+
+out = Console(soft_wrap=True, markup=False, highlight=False)
+err = Console(stderr=True, soft_wrap=True, highlight=False)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
+
+class Commands(TyperGroup):
+    """A mistake of the user's ends in one line and exit code 2, without a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (MetaFunError, OSError) as error:
+            self._fail(str(error), 2)
+        except jax.errors.JaxRuntimeError as error:
+            if "RESOURCE_EXHAUSTED" not in str(error):
+                raise
+            self._fail("not enough memory; make the model, training.batch or training.seeds smaller.", 2)
+        except KeyboardInterrupt as interrupt:
+            self._fail(str(interrupt) or "interrupted.", 130)
+
+    def _fail(self, message: str, code: int) -> None:
+        err.print(f"[bold red]error:[/] {escape(message)}")
+        raise typer.Exit(code) from None
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
+
+
+def append_json(path: Path | None, content: dict[str, Any]) -> None:
+    """One more line in a .jsonl file, if one is named."""
+    if path is not None:
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(content) + "\n")
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    help="Meta-learning with functional representations. Start with: [bold]metafun demo[/]",
+)

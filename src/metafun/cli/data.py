@@ -1,0 +1,228 @@
+"""metafun data: bring your own features, or fetch published ones."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table as Grid
+
+from ..data.fetch import ARCHIVES, fetch, missing
+from ..data.readers import LEO_TABLES, Division, find, read, zero_rows
+from ..data.store import BUILT_IN, destination, list_tables, locate, open_table, verify
+from ..data.stored import describe, save
+from ..data.table import SPLITS, Table
+from ..errors import InvalidConfig, InvalidData, suggest
+from .console import AsJson, Commands, err, out
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Features to learn from: bring your own, or fetch published ones.",
+)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A name that `metafun data list` shows, or a path.")]
+
+
+@app.command("import")
+def import_(
+    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="An .npz file, or a folder of .npy or LEO files.")],
+    name: Annotated[
+        str | None, typer.Option("--name", help="What to call it; the file's name if not given.", show_default=False)
+    ] = None,
+    split: Annotated[
+        str, typer.Option("--split", help="Parts of the classes for train,val,test where the source has no splits.")
+    ] = ",".join(map(str, Division.fractions)),
+    seed: Annotated[int, typer.Option("--seed", help="The seed of that division.")] = Division.seed,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the table of this name.")] = False,
+) -> None:
+    """Check a table of features and store it under a name.
+
+    Examples:
+
+      metafun data import mine.npz
+
+      metafun data import features/ --name birds --split 0.5,0.25,0.25
+
+      metafun data import embeddings/miniImageNet/center
+    """
+    division = Division(_fractions(split), seed)
+    found = find(source)
+    if name is not None and len(found) > 1:
+        raise InvalidConfig(f"{source} holds {', '.join(found)}; --name is for one table: give the path of one.")
+    tables = []
+    with err.status("") as status:
+        for own, path in found.items():
+            status.update(escape(f"reading {path}"))
+            into = destination(name or own)
+            table = read(path, name or own, division)
+            save(table, into, str(path), overwrite=overwrite)
+            tables.append(table)
+    _print_summary(tables)
+    _next(tables[0].name)
+
+
+@app.command("list")
+def list_(as_json: AsJson = False) -> None:
+    """The tables that can be used by name, and where they are.
+
+    Example: metafun data list
+    """
+    entries = list_tables()
+    if as_json:
+        print(json.dumps([dataclasses.asdict(entry) for entry in entries], default=str))
+        return
+    grid = _grid("name", "rows × columns", "dtype", "train/val/test", "where")
+    for entry in entries:
+        size = "–" if entry.shape is None else " × ".join(f"{n:,}" for n in entry.shape)
+        classes = "–" if entry.classes is None else "/".join(map(str, entry.classes.values()))
+        where = entry.problem or (str(entry.path) if entry.path else "built in, made when first used")
+        grid.add_row(*map(escape, (entry.name, size, entry.dtype or "–", classes, where)))
+    out.print(grid)
+
+
+@app.command()
+def info(name: Name, as_json: AsJson = False) -> None:
+    """What a table holds and where it came from.
+
+    Example: metafun data info glyphs
+    """
+    facts = _facts(name)
+    if as_json:
+        print(json.dumps(facts))
+        return
+    for key, value in facts.items():
+        if value is None:
+            continue
+        if isinstance(value, dict):
+            value = ", ".join(f"{count:,} {word}" if isinstance(count, int) else count for word, count in value.items())
+        out.print(f"{key:12} {value:,}" if isinstance(value, int) else f"{key:12} {value}")
+
+
+@app.command("fetch")
+def fetch_(
+    name: Annotated[str, typer.Argument(help=f"One of: {', '.join(ARCHIVES)}.")] = "leo",
+    source: Annotated[
+        Path | None, typer.Option("--from", help="A zip file or unpacked folder that you have.", show_default=False)
+    ] = None,
+    url: Annotated[str | None, typer.Option("--url", help="A mirror of the archive.", show_default=False)] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", help=f"Of {', '.join(LEO_TABLES)}; may be repeated.", show_default=False),
+    ] = None,
+) -> None:
+    """Download published features: `leo` has those of miniImageNet and tieredImageNet used in the paper.
+
+    It takes some gigabytes of disk. Interrupted downloads go on where they stopped.
+
+    Examples:
+
+      metafun data fetch leo --only miniimagenet-center
+
+      metafun data fetch leo --from embeddings.zip
+    """
+    if name not in ARCHIVES:
+        raise InvalidData(f"no archive '{name}'; {suggest(name, ARCHIVES)}")
+    if source is not None and url is not None:
+        raise InvalidConfig("--from and --url both say where to get it; give one of them.")
+    wanted, note = missing(only or ()), ""
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err, disable=not err.is_terminal) as bar:
+        tasks: dict[str, Any] = {}
+        for progress in fetch(ARCHIVES[name], source=source, url=url, only=only or ()):
+            if progress.step not in tasks:
+                tasks[progress.step] = bar.add_task(progress.step)
+            bar.update(tasks[progress.step], completed=progress.done, total=progress.total)
+            note = progress.note or note
+    there = [table for table in wanted if table not in missing()]
+    said = [f"stored: {', '.join(there)}." if wanted else "nothing to do: the tables are there.", note]
+    err.print(escape(" ".join(filter(None, said))), end=" ")
+    _next((there or only or list(LEO_TABLES))[0])
+
+
+@app.command("verify")
+def verify_(names: Annotated[list[str], typer.Argument(metavar="NAME…", help="Names or paths.")]) -> None:
+    """Read tables in full and compare them with what was imported.
+
+    Example: metafun data verify glyphs
+    """
+    problems = {}
+    for name in names:
+        try:
+            table = verify(name)
+            out.print(f"{name}: {len(table.features):,} rows, {len(table.classes)} classes, in order.")
+        except (InvalidData, OSError) as error:
+            problems[name] = str(error)
+    if problems:
+        raise InvalidData(" ".join(problems.values()))
+
+
+def _fractions(text: str) -> tuple[float, float, float]:
+    try:
+        train, val, test = map(float, text.split(","))
+    except ValueError:
+        raise InvalidConfig(f"--split {text} must be three numbers, as in 0.64,0.16,0.2.") from None
+    return train, val, test
+
+
+def _facts(name: str) -> dict[str, Any]:
+    table = open_table(name)
+    path = None if name == BUILT_IN else locate(name)
+    described = describe(path) if path is not None and path.is_dir() else None
+    least, most = (choose(table.classes, key=lambda rows: rows.count) for choose in (min, max))
+    return {
+        "name": table.name,
+        "rows": len(table.features),
+        "columns": table.features.shape[1],
+        "dtype": table.features.dtype.name,
+        **{split: _size(table, split) for split in SPLITS},
+        "smallest": {"rows": least.count, "class": least.name},
+        "largest": {"rows": most.count, "class": most.name},
+        "source": described.source if described else "built in" if path is None else str(path),
+        "imported": described.imported if described else None,
+        "where": str(path.resolve()) if path else None,
+        "fingerprint": table.fingerprint,
+    }
+
+
+def _size(table: Table, split: str) -> dict[str, int]:
+    classes = [rows for rows in table.classes if rows.split == split]
+    return {"classes": len(classes), "rows": sum(rows.count for rows in classes)}
+
+
+def _print_summary(tables: Sequence[Table]) -> None:
+    grid = _grid("name", "split", "classes", "rows", "columns", "dtype")
+    for table in tables:
+        for split in SPLITS:
+            size = _size(table, split)
+            columns, dtype = str(table.features.shape[1]), table.features.dtype.name
+            grid.add_row(escape(table.name), split, f"{size['classes']:,}", f"{size['rows']:,}", columns, dtype)
+    out.print(grid)
+    for table in tables:
+        if (count := zero_rows(table)) > 0:
+            _warn(f"{count:,} rows of {table.name} are all zero and cannot be scaled to length one.")
+        if absent := [split for split in SPLITS if not _size(table, split)["classes"]]:
+            _warn(
+                f"{table.name} has no classes in {' and '.join(absent)}; training needs train and val, evaluation test."
+            )
+
+
+def _warn(message: str) -> None:
+    err.print(escape(f"warning: {message}"))
+
+
+def _grid(*columns: str) -> Grid:
+    grid = Grid()
+    for column in columns:
+        right = column in ("classes", "rows", "columns")
+        grid.add_column(column, justify="right" if right else "left", no_wrap=column == "name", overflow="fold")
+    return grid
+
+
+def _next(name: str) -> None:
+    err.print(escape(f"Next: metafun train features --set tasks.data={name}"))

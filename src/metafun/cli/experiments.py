@@ -1,0 +1,123 @@
+"""metafun train | evaluate | plot | info."""
+
+import json
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import jax
+import numpy as np
+import typer
+from rich.markup import escape
+
+from .. import __version__
+from ..config import presets
+from ..runs import Run
+from . import running
+from .console import AsJson, app, append_json, err, out, write_json
+from .running import Data, Overwrite, Record, Resume, Seeds, Settings
+
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder made by `metafun train`.")]
+Preset = Annotated[str, typer.Argument(metavar="PRESET_OR_TOML", help="A preset (see `metafun info`) or a TOML file.")]
+
+
+@app.command()
+def train(
+    preset: Preset,
+    settings: Settings = None,
+    data: Data = None,
+    seeds: Seeds = None,
+    out_dir: Annotated[
+        Path | None, typer.Option("--out", help="Run folder; runs/PRESET if not given.", show_default=False)
+    ] = None,
+    resume: Resume = False,
+    overwrite: Overwrite = False,
+) -> None:
+    """Train a model. Ctrl-C at any time; --resume goes on.
+
+    Examples:
+
+      metafun train sinusoid --seeds 5
+
+      metafun train features --data mine
+
+      metafun train sinusoid --set model.pooling.kind=deep-kernel --out runs/deep
+
+      metafun train sinusoid --resume
+    """
+    path = out_dir or Path("runs") / Path(preset).stem
+    config = running.configure(preset, settings, seeds, data)
+    run = running.open_run(path, config, overwrite=overwrite, resume=resume)
+    running.train(run)
+    error, count = run.record.best_error, len(config.training.seeds)
+    message = f"best validation error {np.mean(error):.5f}, mean of {count} seed(s)" if error else "trained"
+    err.print(escape(f"{path}: {message}. Next: metafun evaluate {path}"))
+
+
+@app.command()
+def evaluate(
+    path: RunPath,
+    as_json: AsJson = False,
+    tasks: Annotated[
+        int | None, typer.Option("--tasks", min=1, help="Test tasks of each kind.", show_default=False)
+    ] = None,
+    shots: Annotated[
+        list[int] | None,
+        typer.Option("--shots", min=0, help="Context points (of a class); may be given again.", show_default=False),
+    ] = None,
+    ways: Annotated[
+        list[int] | None,
+        typer.Option("--ways", min=2, help="Classes in a task; may be given again.", show_default=False),
+    ] = None,
+    data: Data = None,
+    last: Annotated[bool, typer.Option("--last", help="The last parameters, not the best on validation.")] = False,
+    record: Record = None,
+) -> None:
+    """Measure a trained run on fixed, seeded test tasks.
+
+    Examples:
+
+      metafun evaluate runs/sinusoid
+
+      metafun evaluate runs/sinusoid --shots 1 --shots 5 --json
+
+      metafun evaluate runs/features --ways 5 --ways 20
+    """
+    values = {"tasks": tasks, "shots": shots or None, "ways": ways or None}
+    settings = [f"evaluation.{name}={value}" for name, value in values.items() if value is not None]
+    results = running.measure(Run(path), "last" if last else "best", settings, data)
+    if as_json:
+        print(json.dumps(results))
+    else:
+        running.show(results)
+    write_json(path / "evaluation.json", results)
+    append_json(record, results)
+
+
+@app.command()
+def plot(path: RunPath) -> None:
+    """Draw a run: what it predicts on test tasks, how far to trust it, the losses over training.
+
+    Example: metafun plot runs/sinusoid
+    """
+    for figure in running.plot(Run(path)).values():
+        out.print(str(figure))
+
+
+@app.command()
+def info(as_json: AsJson = False) -> None:
+    """Versions, devices and presets: what to paste into a bug report."""
+    facts = {
+        "metafun": __version__,
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("jax", "equinox", "optax", "numpy")},
+        "platform": platform.platform(),
+        "devices": [device.device_kind for device in jax.local_devices()],
+        "presets": presets(),
+    }
+    if as_json:
+        print(json.dumps(facts))
+        return
+    for name, value in facts.items():
+        out.print(f"{name:10} {', '.join(value) if isinstance(value, list) else value}")

@@ -1,0 +1,57 @@
+"""metafun protocol: tune, train on train+val, test."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from .. import protocol as steps
+from . import running
+from .console import AsJson, app, append_json, err, write_json
+from .experiments import Preset
+from .running import Data, Overwrite, Record, Resume, Seeds, Settings
+
+
+@app.command()
+def protocol(
+    preset: Preset,
+    settings: Settings = None,
+    data: Data = None,
+    seeds: Seeds = 5,
+    out_dir: Annotated[
+        Path | None, typer.Option("--out", help="Folder; runs/PRESET-protocol if not given.", show_default=False)
+    ] = None,
+    resume: Resume = False,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+    record: Record = None,
+) -> None:
+    """The paper's protocol: choose the number of steps on val, train on train+val, test once.
+
+    Two run folders are made, `tune` and `final`; the test split is looked at after the second.
+
+    Examples:
+
+      metafun protocol mini-dfp-1shot --seeds 5
+
+      metafun protocol mini-kfp-5shot --data mine --record results/mine.jsonl
+    """
+    config = running.configure(preset, settings, seeds, data)
+    steps.check(config)
+    folder = out_dir or Path("runs") / f"{Path(preset).stem}-protocol"
+    tune_path, final_path = steps.paths(folder)
+    tuned = running.open_run(tune_path, config, overwrite=overwrite, resume=resume)
+    running.train(tuned, "tuning on val")
+    chosen = steps.choose(tuned)
+    err.print(escape(f"val is best after {chosen['step']} steps: accuracy {1 - chosen['error']:.2%}"))
+    final = running.open_run(final_path, steps.final_config(tuned), overwrite=overwrite, resume=resume)
+    running.train(final, "training on train+val")
+    results = running.measure(final) | {"run": folder.name, "preset": preset, "validation": chosen}
+    if as_json:
+        print(json.dumps(results))
+    else:
+        running.show(results)
+    write_json(folder / "evaluation.json", results)
+    append_json(record, results)

@@ -1,0 +1,155 @@
+"""Runs as the commands handle them: open, train with a progress bar, measure, show."""
+
+import contextlib
+import dataclasses
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import numpy as np
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from .. import __version__
+from ..config import Config, EpisodesConfig, load_config
+from ..errors import InvalidConfig
+from ..evaluation import evaluate
+from ..nn import count_parameters
+from ..report import PAPER, number
+from ..runs import Run
+from .console import err, out
+
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting: --set training.steps=1000.")
+]
+Data = Annotated[str | None, typer.Option("--data", help="A table of features: a name or a path.", show_default=False)]
+Seeds = Annotated[
+    int | None, typer.Option("--seeds", min=1, help="Train this many seeds at once: 0, 1, …", show_default=False)
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the run in the folder.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on where the run in the folder stopped.")]
+Record = Annotated[
+    Path | None, typer.Option("--record", help="Append the result to this .jsonl file.", show_default=False)
+]
+
+
+def configure(source: str, settings: Sequence[str] | None, seeds: int | None, data: str | None) -> Config:
+    """A preset or file, with the settings that have options of their own."""
+    settings = list(settings or ())
+    named = {"training.seeds": None if seeds is None else list(range(seeds)), "tasks.data": data}
+    for key, value in named.items():
+        if value is None:
+            continue
+        option = "--" + key.split(".")[1]
+        if any(setting.startswith(key + "=") for setting in settings):
+            raise InvalidConfig(f"{option} and --set {key}=… say the same thing; give one of them.")
+        settings.append(f"{key}={value}")
+    return load_config(source, settings)
+
+
+def open_run(path: Path, config: Config, *, overwrite: bool, resume: bool) -> Run:
+    if overwrite and resume:
+        raise InvalidConfig("--resume and --overwrite contradict each other; give one of them.")
+    if not resume or Run.is_free(path):
+        return Run.create(path, config, overwrite=overwrite)
+    run = Run(path)
+    if run.config != config.resolved():
+        raise InvalidConfig(f"{path} was started with other settings; see its config.toml, or choose another --out.")
+    return run
+
+
+def train(run: Run, title: str = "training") -> None:
+    """Trains with a progress bar on a terminal, in silence elsewhere."""
+    columns = (
+        TextColumn(title),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("loss {task.fields[loss]}  {task.fields[rate]} tasks/s"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    end = run.config.training.end
+    with Progress(*columns, console=err, disable=not err.is_terminal) as bar, _stop_signal() as stopped:
+        task = bar.add_task("", total=end, loss="…", rate="compiling, …")
+        for report in run.train():
+            loss, rate = f"{np.mean(report.loss):.4f}", f"{report.tasks_per_second:,.0f}"
+            bar.update(task, completed=report.record.step, loss=loss, rate=rate)
+            if stopped.is_set() and report.record.step < end:
+                raise KeyboardInterrupt(f"stopped at step {report.record.step}; --resume goes on from there.")
+
+
+@contextlib.contextmanager
+def _stop_signal() -> Iterator[threading.Event]:
+    """Ctrl-C asks for a stop after this chunk: raised inside JAX's callbacks it would be lost. A second one insists."""
+    stopped = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stopped
+        return
+
+    def stop(signum: int, frame: Any) -> None:
+        stopped.set()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stopped
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def measure(run: Run, which: str = "best", settings: Sequence[str] = (), data: str | None = None) -> dict[str, Any]:
+    """The metrics over the seeds, and all one needs to know where the numbers come from."""
+    config = load_config(str(run.path / "config.toml"), settings)
+    if data is not None:
+        config = on_other_data(config, data)
+    record, models = run.record, run.models(which)
+    return {
+        "run": run.path.name,
+        "which": which,
+        "trained_on": run.config.tasks.trained_on,
+        "metrics": evaluate(models, config),
+        "test_tasks": config.evaluation.tasks,
+        "parameters": count_parameters(models) // len(config.training.seeds),
+        "steps": record.step,
+        "best_step": record.best_step,
+        "train_seconds": round(record.seconds, 2),
+        "steps_per_second": run.steps_per_second(),
+        "device": jax.local_devices()[0].device_kind,
+        "version": __version__,
+        "date": datetime.now(UTC).date().isoformat(),
+        "config": config.to_toml(),
+    }
+
+
+def on_other_data(config: Config, data: str) -> Config:
+    """The same experiment with test tasks from another table of as many features."""
+    if not isinstance(config.tasks, EpisodesConfig):
+        raise InvalidConfig(f"--data is for tasks from a table of features; tasks.kind = '{config.tasks.kind}'.")
+    return dataclasses.replace(config, tasks=dataclasses.replace(config.tasks, data=data, fingerprint=None)).resolved()
+
+
+def show(results: dict[str, Any]) -> None:
+    title = f"{results['run']}: {results['test_tasks']:,} test tasks, {results['parameters']:,} parameters"
+    table = Table(title=escape(title), caption=escape(f"trained on {results['trained_on']}"))
+    for column in ("metric", "here", "95 % interval", "the paper"):
+        table.add_column(column, justify="left" if column == "metric" else "right")
+    for name, value in results["metrics"].items():
+        interval = "–" if value["interval"] is None else f"± {value['interval']:.5f}"
+        paper = f"{PAPER[name][0]:.3f} ± {PAPER[name][1]:.3f}" if name in PAPER else "–"
+        table.add_row(name, number(value), interval, paper)
+    out.print(table)
+
+
+def plot(run: Run) -> dict[str, Path]:
+    # matplotlib is slow to import, and most commands do without.
+    from ..plots import draw
+
+    return draw(run)

@@ -1,0 +1,19 @@
+"""Every choice and every default: a frozen dataclass per component, each with `build`."""
+
+from .experiment import Config, TrainingConfig, parse_config
+from .load import load_config, parse_toml, presets
+from .model import MetaFunConfig
+from .tasks import EpisodesConfig, EvaluationConfig, SinusoidConfig
+
+__all__ = [
+    "Config",
+    "EpisodesConfig",
+    "EvaluationConfig",
+    "MetaFunConfig",
+    "SinusoidConfig",
+    "TrainingConfig",
+    "load_config",
+    "parse_config",
+    "parse_toml",
+    "presets",
+]

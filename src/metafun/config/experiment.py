@@ -1,0 +1,101 @@
+"""A whole experiment: model, tasks, training and evaluation."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+import tomli_w
+from jaxtyping import PRNGKeyArray
+
+from ..errors import InvalidConfig
+from ..model import MetaFun
+from ..schema import parse, to_table
+from .model import MetaFunConfig
+from .tasks import EpisodesConfig, EvaluationConfig, SinusoidConfig
+from .values import Count, NonNegative, Part, Seed, Size
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """Adam. One seed is one model; all of them train at once.
+
+    Training ends after `stop` of the `steps` that the schedule is made for. The model that is kept is the moving
+    `average` of the parameters (0: the parameters themselves) that does best on validation (0: the last one).
+    """
+
+    steps: Count = 40_000
+    stop: Count | None = None
+    batch: Count = 64
+    seeds: tuple[Seed, ...] = (0,)
+    learning_rate: NonNegative = 1e-3
+    schedule: Literal["constant", "cosine"] = "cosine"
+    warmup: Size = 1000
+    clip: NonNegative | None = None
+    average: Part = 0.0
+    chunk: Count = 200
+    validate_every: Size = 2000
+    validation_tasks: Count = 1000
+    patience: Count | None = None
+
+    @property
+    def end(self) -> int:
+        """The step after which training is over."""
+        return min(self.stop or self.steps, self.steps)
+
+
+@dataclass(frozen=True)
+class Config:
+    """What `config.toml` in a run folder holds."""
+
+    model: MetaFunConfig = MetaFunConfig()
+    tasks: SinusoidConfig | EpisodesConfig = SinusoidConfig()
+    training: TrainingConfig = TrainingConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+
+    def resolved(self) -> "Config":
+        """With what only the data can tell."""
+        return dataclasses.replace(self, tasks=self.tasks.resolved())
+
+    def build_model(self, key: PRNGKeyArray) -> MetaFun:
+        return self.model.build(*self.tasks.sizes, key)
+
+    def to_toml(self) -> str:
+        return tomli_w.dumps(to_table(self))
+
+
+def parse_config(table: Mapping[str, Any]) -> Config:
+    """A checked configuration: its model can be built."""
+    config = parse(Config, table)
+    config.tasks.check()
+    _check_model(config)
+    _check_training(config.training)
+    if isinstance(config.tasks, EpisodesConfig) and "val" in config.tasks.train_on and config.training.validate_every:
+        raise InvalidConfig(
+            "tasks.train_on includes val, which then cannot tell when to stop; set training.validate_every=0."
+        )
+    return config
+
+
+def _check_model(config: Config) -> None:
+    if config.tasks.problem != config.model.loss.problem:
+        raise InvalidConfig(
+            f"tasks.kind = '{config.tasks.kind}' is {config.tasks.problem}, but model.loss.kind = "
+            f"'{config.model.loss.kind}' is for {config.model.loss.problem}; change one of them."
+        )
+    tasks = config.tasks
+    if isinstance(tasks, EpisodesConfig) and tasks.features is None:
+        tasks = dataclasses.replace(tasks, features=1)  # any number will do to see whether the parts fit
+    jax.eval_shape(lambda: config.model.build(*tasks.sizes, jax.random.key(0)))
+
+
+def _check_training(training: TrainingConfig) -> None:
+    seeds = training.seeds
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise InvalidConfig(f"training.seeds = {list(seeds)}, but it must name at least one seed, and none twice.")
+    if training.validate_every % training.chunk:
+        raise InvalidConfig(
+            f"training.validate_every = {training.validate_every} must be a multiple of "
+            f"training.chunk = {training.chunk}: validation happens between chunks."
+        )

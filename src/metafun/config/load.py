@@ -1,0 +1,74 @@
+"""Configurations from presets, TOML files and single settings."""
+
+import tomllib
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from ..errors import InvalidConfig, suggest
+from ..schema import merge, to_table
+from .experiment import Config, parse_config
+
+
+def presets() -> list[str]:
+    """The names of the configurations shipped with the package."""
+    return sorted(f.name.removesuffix(".toml") for f in _preset_folder().iterdir() if f.name.endswith(".toml"))
+
+
+def load_config(source: str, settings: Sequence[str] = ()) -> Config:
+    """A preset's name or the path of a TOML file, with `key.path=value` settings laid on top."""
+    # Settings are joined first, so that their order does not matter where one of them names another kind.
+    joined: dict[str, Any] = {}
+    for setting in settings:
+        joined = merge(joined, _setting(setting))
+    # Laid over the defaults, so that a setting may name a part of a table without its kind.
+    return parse_config(merge(merge(to_table(Config()), _table(source)), joined))
+
+
+def parse_toml(text: str, name: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidConfig(f"{name} is not valid TOML: {error}.") from None
+
+
+def _table(source: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
+    """A preset or file as a table; `base` names the preset or file that it builds on."""
+    if source in above:
+        raise InvalidConfig(f"'{source}' builds on itself: {' → '.join((*above, source))}.")
+    if source in presets():
+        table = parse_toml((_preset_folder() / f"{source}.toml").read_text("utf-8"), source)
+    elif source.endswith(".toml"):
+        path = Path(source)
+        try:
+            table = parse_toml(path.read_text("utf-8"), source)
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidConfig(f"cannot read {source}: {error}.") from None
+    else:
+        raise InvalidConfig(f"unknown preset '{source}'; {suggest(source, presets())} A TOML file ends in .toml.")
+    base = table.pop("base", None)
+    if base is None:
+        return table
+    if not isinstance(base, str):
+        raise InvalidConfig(f"{source}: base = {base!r}, but it must be the name of a preset or TOML file.")
+    return merge(_table(base, (*above, source)), table)
+
+
+def _setting(setting: str) -> dict[str, Any]:
+    key, equals, value = setting.partition("=")
+    if not equals or not key:
+        raise InvalidConfig(f"--set {setting!r} must have the form key=value, for example training.steps=1000.")
+    try:
+        parsed: Any = tomllib.loads(f"value = {value}")
+    except (ValueError, RecursionError):
+        parsed = {}
+    # A bare word is a string: --set model.activation=gelu.
+    parsed = parsed["value"] if list(parsed) == ["value"] else value
+    for part in reversed(key.strip().split(".")):
+        parsed = {part: parsed}
+    return parsed
+
+
+def _preset_folder() -> Any:
+    return resources.files("metafun") / "presets"

@@ -1,0 +1,119 @@
+"""A whole model, put together from its parts."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+from jaxtyping import PRNGKeyArray
+
+from ..errors import InvalidConfig
+from ..likelihoods import CrossEntropy, Gaussian, Likelihood, SquaredError
+from ..model import MetaFun
+from ..regularisers import L2, Orthogonality, Regulariser
+from .parts import (
+    AttentionConfig,
+    ClasswiseUpdateConfig,
+    ConditionedConfig,
+    ConstantConfig,
+    DeepKernelConfig,
+    GradientUpdateConfig,
+    IdentityConfig,
+    LogitsConfig,
+    MLPUpdateConfig,
+    ParametricConfig,
+    PredictorWeightsConfig,
+    Sizes,
+    SoftmaxWeightsConfig,
+    SquaredExponentialConfig,
+    ZeroConfig,
+)
+from .values import Activation, Count, Depth, NonNegative, Real, Share
+
+
+@dataclass(frozen=True)
+class SquaredErrorConfig:
+    kind: Literal["squared-error"] = "squared-error"
+    min_std: Share = 0.1
+
+    problem = "regression"
+
+    def build(self) -> Likelihood:
+        return SquaredError(self.min_std)
+
+
+@dataclass(frozen=True)
+class GaussianConfig:
+    kind: Literal["gaussian"] = "gaussian"
+    min_std: Share = 0.1
+
+    problem = "regression"
+
+    def build(self) -> Likelihood:
+        return Gaussian(self.min_std)
+
+
+@dataclass(frozen=True)
+class CrossEntropyConfig:
+    kind: Literal["cross-entropy"] = "cross-entropy"
+    label_smoothing: Share = 0.0
+
+    problem = "classification"
+
+    def build(self) -> Likelihood:
+        return CrossEntropy(self.label_smoothing)
+
+
+@dataclass(frozen=True)
+class MetaFunConfig:
+    """Defaults are the paper's Table 6. `l2` and `orthogonality` are the weights of penalties."""
+
+    iterations: Depth = 5
+    representation: Count = 128
+    step_size: Real = 0.1
+    activation: Activation = "relu"
+    per_iteration: bool = False
+    context_weight: NonNegative = 1.0
+    target_weight: NonNegative = 1.0
+    l2: NonNegative = 0.0
+    orthogonality: NonNegative = 0.0
+    loss: SquaredErrorConfig | GaussianConfig | CrossEntropyConfig = SquaredErrorConfig()
+    initial: ZeroConfig | ConstantConfig | ParametricConfig = ZeroConfig()
+    pooling: AttentionConfig | DeepKernelConfig | SquaredExponentialConfig = AttentionConfig()
+    update: MLPUpdateConfig | ClasswiseUpdateConfig | GradientUpdateConfig = MLPUpdateConfig()
+    decoder: PredictorWeightsConfig | ConditionedConfig | IdentityConfig | SoftmaxWeightsConfig | LogitsConfig = (
+        PredictorWeightsConfig()
+    )
+
+    def build(self, dx: int, dy: int, key: PRNGKeyArray) -> MetaFun:
+        """`dy` is 0 in classification: no parameter depends on the number of classes."""
+        for name in ("update", "decoder"):
+            self._check_problem(name, getattr(self, name))
+        sizes = Sizes(dx, dy, self.representation, self.activation)
+        key_initial, key_update, key_pool, key_decoder = jax.random.split(key, 4)
+        copies = self.iterations if self.per_iteration else 1
+        return MetaFun(
+            initial=self.initial.build(sizes, key_initial),
+            update=tuple(self.update.build(sizes, k) for k in jax.random.split(key_update, copies)),
+            pool=tuple(self.pooling.build(sizes, k) for k in jax.random.split(key_pool, copies)),
+            decode=self.decoder.build(sizes, key_decoder),
+            likelihood=self.loss.build(),
+            step_size=self.step_size,
+            iterations=self.iterations,
+            context_weight=self.context_weight,
+            target_weight=self.target_weight,
+            regularisers=self._regularisers(),
+        )
+
+    def _regularisers(self) -> tuple[Regulariser, ...]:
+        if self.orthogonality and not isinstance(self.decoder, SoftmaxWeightsConfig):
+            raise InvalidConfig("model.orthogonality is a penalty on the decoder 'softmax-weights'; set it to 0.")
+        weights = ((L2, self.l2), (Orthogonality, self.orthogonality))
+        return tuple(penalty(weight) for penalty, weight in weights if weight)
+
+    def _check_problem(self, name: str, part: Any) -> None:
+        problem = getattr(part, "problem", self.loss.problem)
+        if problem != self.loss.problem:
+            raise InvalidConfig(
+                f"model.{name}.kind = '{part.kind}' is for {problem}, but model.loss.kind = '{self.loss.kind}' "
+                f"is for {self.loss.problem}; change one of them."
+            )

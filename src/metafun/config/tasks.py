@@ -1,0 +1,131 @@
+"""The tasks a model learns from and is judged on."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from ..data import Table, open_table
+from ..errors import InvalidConfig, InvalidData
+from ..schema import Between
+from ..tasks import Episodes, Sinusoid
+from .values import Count, NonNegative, Seed, Size, Split
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """The same test tasks for every model: `tasks` of each kind, drawn from `seed`.
+
+    Where `shots`, `ways` (classification only) and `targets` (of each class there) are not given, the kind of
+    tasks has its own.
+    """
+
+    tasks: Count = 10_000
+    seed: Seed = 2020
+    shots: tuple[Size, ...] | None = None
+    ways: tuple[Count, ...] | None = None
+    targets: Count | None = None
+
+
+@dataclass(frozen=True)
+class SinusoidConfig:
+    """n context points, n uniform in `context`, and `targets` targets, at most `points` in all."""
+
+    kind: Literal["sinusoid"] = "sinusoid"
+    context: tuple[Size, Size] = (1, 10)
+    targets: Count = 10
+    points: Count | None = None
+
+    problem = "regression"
+    trained_on = "new sinusoids"
+    sizes = (1, 1)
+
+    def resolved(self) -> "SinusoidConfig":
+        return self
+
+    def check(self) -> None:
+        least, most = self.context
+        if least > most:
+            raise InvalidConfig(f"tasks.context = [{least}, {most}], but the least comes first.")
+        if self.points is not None and self.points <= most:
+            raise InvalidConfig(f"tasks.points = {self.points} leaves no target beside {most} context points.")
+
+    def training(self) -> Sinusoid:
+        points = self.points if self.points is not None else self.context[1] + self.targets
+        return Sinusoid(self.context, self.targets, points)
+
+    def validation(self) -> Sinusoid:
+        return self.training()
+
+    def test(self, evaluation: EvaluationConfig) -> dict[str, Sinusoid]:
+        if evaluation.ways is not None:
+            raise InvalidConfig("evaluation.ways is for classification; sinusoids have no classes.")
+        targets = evaluation.targets or 100
+        return {f"{n}shot": Sinusoid((n, n), targets, n + targets) for n in evaluation.shots or (5, 10)}
+
+
+@dataclass(frozen=True)
+class EpisodesConfig:
+    """`ways` classes a task, `shots` context rows and `queries` targets of each, from a table of features.
+
+    In training, `noise` of this length is added to each row, which has length one. `features` and `fingerprint`
+    are filled in from the data when a run begins, and hold it to them.
+    """
+
+    kind: Literal["episodes"] = "episodes"
+    data: str = "glyphs"
+    train_on: tuple[Split, ...] = ("train",)
+    ways: Annotated[int, Between(2, 2**31 - 1)] = 5
+    shots: Count = 1
+    queries: Count = 15
+    noise: NonNegative = 0.0
+    features: Count | None = None
+    fingerprint: str | None = None
+
+    problem = "classification"
+
+    @property
+    def trained_on(self) -> str:
+        return f"{self.data}, {'+'.join(self.train_on)}"
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        if self.features is None:
+            raise InvalidConfig("tasks.features is not known before the data are; use the configuration's resolved().")
+        return self.features, 0
+
+    def resolved(self) -> "EpisodesConfig":
+        if self.features is not None and self.fingerprint is not None:
+            return self
+        table = self.table()
+        return dataclasses.replace(self, features=table.features.shape[1], fingerprint=table.fingerprint)
+
+    def check(self) -> None:
+        if not self.train_on or len(set(self.train_on)) < len(self.train_on):
+            raise InvalidConfig(f"tasks.train_on = {list(self.train_on)}, but it must name splits, none of them twice.")
+
+    def table(self) -> Table:
+        """The data, if they are those the run began with."""
+        table = open_table(self.data)
+        if self.features not in (None, table.features.shape[1]):
+            raise InvalidData(f"data '{self.data}' have {table.features.shape[1]} features; expected {self.features}.")
+        if self.fingerprint not in (None, table.fingerprint):
+            raise InvalidData(f"data '{self.data}' are not what they were when this run began; put them back.")
+        return table
+
+    def training(self) -> Episodes:
+        return self._episodes(self.train_on, self.ways, self.shots, self.queries, self.noise)
+
+    def validation(self) -> Episodes:
+        return self._episodes(("val",), self.ways, self.shots, self.queries)
+
+    def test(self, evaluation: EvaluationConfig) -> dict[str, Episodes]:
+        queries = evaluation.targets or self.queries
+        return {
+            f"{ways}way_{shots}shot": self._episodes(("test",), ways, shots, queries)
+            for ways in evaluation.ways or (self.ways,)
+            for shots in evaluation.shots or (self.shots,)
+        }
+
+    def _episodes(self, splits: Sequence[str], ways: int, shots: int, queries: int, noise: float = 0.0) -> Episodes:
+        return Episodes.over(self.table(), splits, ways=ways, shots=shots, queries=queries, noise=noise)

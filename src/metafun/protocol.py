@@ -1,0 +1,42 @@
+"""The paper's protocol: choose the number of steps on val, train on train+val, test once."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .config import Config, EpisodesConfig
+from .errors import InvalidConfig
+from .runs import Run
+
+
+def paths(folder: Path) -> tuple[Path, Path]:
+    """The run folders of the two trainings."""
+    return folder / "tune", folder / "final"
+
+
+def check(config: Config) -> EpisodesConfig:
+    """The tasks, if they have a validation split that is not trained on."""
+    if not isinstance(config.tasks, EpisodesConfig):
+        raise InvalidConfig(f"the protocol is for tasks from a table of features; tasks.kind = '{config.tasks.kind}'.")
+    if config.tasks.train_on != ("train",) or not config.training.validate_every:
+        raise InvalidConfig("the protocol validates on val: leave tasks.train_on at ['train'] and validation on.")
+    return config.tasks
+
+
+def choose(tuned: Run) -> dict[str, Any]:
+    """The step whose error on val, the mean over the seeds, is least, and that error."""
+    entries = [entry for entry in tuned.metrics() if "validation" in entry]
+    best = min(entries, key=lambda entry: float(np.mean(entry["validation"])))
+    return {"step": best["step"], "error": float(np.mean(best["validation"])), "seeds": best["validation"]}
+
+
+def final_config(tuned: Run) -> Config:
+    """Train+val for as many steps as did best on val; nothing is left to choose."""
+    config = tuned.config
+    return dataclasses.replace(
+        config,
+        tasks=dataclasses.replace(check(config), train_on=("train", "val")),
+        training=dataclasses.replace(config.training, stop=choose(tuned)["step"], validate_every=0),
+    )

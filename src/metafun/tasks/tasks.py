@@ -1,0 +1,16 @@
+"""What all task distributions have in common."""
+
+from abc import abstractmethod
+
+import equinox as eqx
+from jaxtyping import PRNGKeyArray
+
+from ..task import Task
+
+
+class Tasks(eqx.Module):
+    """A distribution over tasks. Its arrays, if it has any, are the data that tasks are drawn from."""
+
+    @abstractmethod
+    def sample(self, key: PRNGKeyArray) -> Task:
+        """One task, always of the same sizes; what is not there is masked."""
