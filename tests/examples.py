@@ -6,15 +6,10 @@ import jax
 import numpy as np
 
 from metafun.config import MetaFunConfig
-from metafun.decoders import Logits, SoftmaxWeights
-from metafun.initial import Constant, Parametric, Zero
-from metafun.likelihoods import CrossEntropy
+from metafun.data import Table
 from metafun.model import MetaFun
-from metafun.nn import MLP
-from metafun.pooling import Attention, DeepKernel, SquaredExponential
 from metafun.schema import parse
 from metafun.task import Task
-from metafun.updates import ClasswiseUpdate, GradientUpdate
 
 DX, DY, CLASSES = 3, 2, 4
 
@@ -34,7 +29,7 @@ VARIANTS = [
     for i, (pooling, update, decoder, per_iteration) in enumerate(_COMBINATIONS)
 ]
 
-# The same for classification, built from the parts themselves.
+# The same for classification.
 CLASSIFIERS = [
     dict(pooling=pooling, update=update, decoder=decoder, per_iteration=False, initial=INITIALS[i % 3])
     for i, (pooling, update, decoder) in enumerate(
@@ -50,58 +45,32 @@ def name(variant: dict) -> str:
 def build(variant: dict, seed: int = 0, **changes) -> MetaFun:
     """A small model with random parameters everywhere, also where training starts from 0 or 1."""
     key, noise = jax.random.split(jax.random.key(seed))
-    model = (_classifier if variant in CLASSIFIERS else _regressor)(variant, key, **changes)
+    classifies = variant in CLASSIFIERS
+    representation = {"identity": 2 * DY, "logits": 1}.get(variant["decoder"], 6)
+    table = {
+        "iterations": 3,
+        "representation": representation,
+        "step_size": 0.4,
+        "activation": "tanh",
+        "loss": {"kind": "cross-entropy", "label_smoothing": 0.1} if classifies else {"kind": "gaussian"},
+        "per_iteration": variant["per_iteration"],
+        **{part: {"kind": variant[part], **SIZES.get(variant[part], {})} for part in PARTS},
+        **changes,
+    }
+    model = parse(MetaFunConfig, table).build(DX, 0 if classifies else DY, key)
     leaves, structure = jax.tree.flatten(model)
     keys = jax.random.split(noise, len(leaves))
     moved = [leaf + 0.1 * jax.random.normal(k, leaf.shape, leaf.dtype) for leaf, k in zip(leaves, keys, strict=True)]
     return jax.tree.unflatten(structure, moved)
 
 
-def _regressor(variant: dict, key, **changes) -> MetaFun:
-    sizes = {"width": 7, "layers": 2}
-    table = {
-        "iterations": 3,
-        "representation": 2 * DY if variant["decoder"] == "identity" else 6,
-        "step_size": 0.4,
-        "activation": "tanh",
-        "loss": {"kind": "gaussian"},
-        "per_iteration": variant["per_iteration"],
-        **{
-            part: {"kind": variant[part], **(sizes if variant[part] not in WITHOUT_SIZES else {})}
-            for part in ("pooling", "update", "decoder", "initial")
-        },
-        **changes,
-    }
-    return parse(MetaFunConfig, table).build(DX, DY, key)
-
-
-def _classifier(variant: dict, key, **changes) -> MetaFun:
-    key_a, key_m, key_p, key_n, key_d, key_i = jax.random.split(key, 6)
-    dr = 1 if variant["decoder"] == "logits" else 6
-    a = MLP([DX, 7, 7], "tanh", key=key_a)
-    kernel = SquaredExponential(1.0, 1.0)
-    update = ClasswiseUpdate(
-        MLP([dr, 5], "tanh", key=key_m), MLP([10, 7, dr], "tanh", key=key_p), MLP([10, 7, dr], "tanh", key=key_n)
-    )
-    parametric = Parametric(MLP([DX, dr], "tanh", key=key_i), dropout=0.5)
-    initial = {"zero": Zero(dr), "constant": Constant(dr), "parametric": parametric}
-    parts = dict(
-        initial=initial[variant["initial"]],
-        pool={"attention": Attention(a), "deep-kernel": DeepKernel(a, kernel), "squared-exponential": kernel}[
-            variant["pooling"]
-        ],
-        update={"classwise": update, "gradient": GradientUpdate(dr)}[variant["update"]],
-        decode=SoftmaxWeights(MLP([dr, 2 * DX], "tanh", key=key_d), 0.5) if dr > 1 else Logits(),
-        likelihood=CrossEntropy(0.1),
-        step_size=0.4,
-        iterations=3,
-        context_weight=1.0,
-        target_weight=1.0,
-    )
-    return MetaFun(**parts | changes)
-
-
-WITHOUT_SIZES = ("squared-exponential", "gradient", "identity", "zero", "constant")
+PARTS = ("pooling", "update", "decoder", "initial")
+_SMALL = {"width": 7, "layers": 2}
+SIZES = {
+    **dict.fromkeys(("attention", "deep-kernel", "mlp", "classwise", "predictor-weights", "conditioned"), _SMALL),
+    "parametric": _SMALL | {"dropout": 0.5},
+    "softmax-weights": {"dropout": 0.5},
+}
 
 
 def random_task(variant: dict, seed: int = 0, n: int = 5, m: int = 4) -> Task:
@@ -133,3 +102,33 @@ TINY = [
     "evaluation.tasks=40",
     "evaluation.targets=10",
 ]
+
+# The same for presets of classification.
+TINY_EPISODES = [
+    "model.iterations=2",
+    "model.representation=8",
+    "model.pooling.width=8",
+    "model.update.width=8",
+    "model.update.layers=1",
+    "tasks.ways=3",
+    "tasks.queries=4",
+    "training.steps=60",
+    "training.batch=4",
+    "training.learning_rate=1e-2",
+    "training.warmup=5",
+    "training.chunk=10",
+    "training.validate_every=20",
+    "training.validation_tasks=20",
+    "evaluation.tasks=40",
+]
+
+
+def clusters(classes=(6, 5, 5), rows: int = 9, dx: int = 12, spread: float = 0.3, name: str = "clusters") -> Table:
+    """Classes around random directions: so many in train, val and test, of `rows` rows each."""
+    rng = np.random.default_rng(0)
+    total = sum(classes)
+    labels = np.repeat([f"class {i}" for i in range(total)], rows)
+    centres = np.repeat(rng.normal(size=(total, dx)), rows, axis=0)
+    splits = np.repeat(np.repeat(["train", "val", "test"], classes), rows)
+    features = (centres + spread * rng.normal(size=centres.shape)).astype(np.float32)
+    return Table.of(name, features, labels.tolist(), splits.tolist())

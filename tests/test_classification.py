@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from examples import CLASSES, CLASSIFIERS, build, name, random_task
-from metafun.decoders import Logits
+from metafun.decoders import Logits, SoftmaxWeights
 from metafun.initial import Zero
-from metafun.likelihoods import Categorical, CrossEntropy
+from metafun.likelihoods import Categorical, CrossEntropy, calibration_error, reliability
 from metafun.model import MetaFun
-from metafun.nn import dropout
+from metafun.nn import MLP, dropout
 from metafun.pooling import SquaredExponential
 from metafun.task import Points, Task
 from metafun.updates import ClasswiseUpdate, GradientUpdate
@@ -96,18 +96,42 @@ def test_smoothed_cross_entropy_by_hand(float64):
     np.testing.assert_allclose(loss, [-(0.8 * np.log(0.7) + 0.1 * np.log(0.2) + 0.1 * np.log(0.1))])
 
 
-def test_training_samples_the_weights_around_their_mean():
-    """The sampled logits scatter around those of evaluation; without dropout their mean is the same."""
-    variant = next(v for v in CLASSIFIERS if v["decoder"] == "softmax-weights" and v["initial"] == "zero")
-    model, task = build(variant), random_task(variant)
-    model = eqx.tree_at(lambda m: m.decode, model, type(model.decode)(model.decode.linear, dropout=0.0))
-    representation = model.encode(task.context)
-    count = 4000
-    keys = jax.random.split(jax.random.key(1), count)
-    samples = jax.vmap(lambda key: model.predict(representation, task.target.x, key).logits)(keys)
-    error = 5 * samples.std(0) / np.sqrt(count)
-    assert (samples.std(0) > 0.01).all()
-    assert (np.abs(samples.mean(0) - model.predict(representation, task.target.x).logits) < error).all()
+def softmax_weights(bias: bool = False) -> tuple[SoftmaxWeights, jax.Array, jax.Array]:
+    """A decoder with x [4, dx] and r [4, k, dr] for it."""
+    keys = jax.random.split(jax.random.key(0), 3)
+    linear = MLP([6, 2 * (3 + bias)], "tanh", key=keys[0])
+    return (
+        SoftmaxWeights(linear, dropout=0.0, bias=bias),
+        jax.random.normal(keys[1], (4, CLASSES, 6)),
+        jax.random.normal(keys[2], (4, 3)),
+    )
+
+
+def test_logits_are_drawn_as_if_the_weights_were():
+    """One normal number for a logit has the distribution of x·w with all of w drawn."""
+    decode, r, x = softmax_weights()
+    w, s = np.split(np.asarray(decode.linear(r)), 2, axis=-1)
+    std = np.maximum(np.exp(s) - (1 - np.sqrt(2 / (CLASSES + 3))), 1e-10)
+    np.testing.assert_allclose(decode(r, x), np.einsum("md,mkd->mk", x, w), atol=1e-5)
+
+    count = 20_000
+    drawn = jax.vmap(lambda key: decode(r, x, key))(jax.random.split(jax.random.key(1), count))
+    literal = np.einsum("md,cmkd->cmk", x, w + std * np.random.default_rng(0).normal(size=(count, *w.shape)))
+    assert literal.std(0).min() > 0.01
+    np.testing.assert_allclose(drawn.mean(0), literal.mean(0), atol=8 * literal.std(0).max() / np.sqrt(count))
+    np.testing.assert_allclose(drawn.std(0), literal.std(0), rtol=8 / np.sqrt(2 * count))
+
+
+def test_a_bias_is_an_input_that_is_always_one():
+    decode, r, x = softmax_weights(bias=True)
+    w, _ = np.split(np.asarray(decode.linear(r)), 2, axis=-1)
+    np.testing.assert_allclose(decode(r, x), np.einsum("md,mkd->mk", x, w[..., :3]) + w[..., 3], atol=1e-5)
+
+
+def test_an_input_of_zeros_has_a_gradient():
+    decode, r, x = softmax_weights()
+    gradient = jax.grad(lambda r: decode(r, 0 * x, jax.random.key(0)).sum())(r)
+    assert np.isfinite(gradient).all()
 
 
 def test_dropout_keeps_the_mean_and_is_off_without_a_key():
@@ -123,3 +147,18 @@ def test_accuracy_and_likelihood_are_reported():
     metrics = CrossEntropy(0.2).metrics(prediction, jnp.eye(2))
     np.testing.assert_array_equal(metrics["accuracy"], [1, 0])
     np.testing.assert_allclose(metrics["log_likelihood"], [-np.log1p(np.exp(-2)), -np.log1p(np.exp(2))], rtol=1e-5)
+
+
+def test_reliability_by_hand():
+    """Four predictions in two bins: (0.9, right), (0.92, wrong), (0.55, right), (0.55, wrong)."""
+    confidence, right = jnp.array([0.9, 0.92, 0.55, 0.55]), jnp.array([1.0, 0, 1, 0])
+    table = np.asarray(reliability(confidence, right)).mean(0)
+    np.testing.assert_allclose(table[13], [0.5, 0.455, 0.25], rtol=1e-5)
+    np.testing.assert_allclose(table[8], [0.5, 0.275, 0.25], rtol=1e-5)
+    np.testing.assert_allclose(np.delete(table, [8, 13], axis=0), 0)
+    np.testing.assert_allclose(calibration_error(table), 0.205 + 0.025, rtol=1e-4)
+
+
+def test_complete_certainty_is_in_the_last_bin():
+    table = np.asarray(reliability(jnp.array([1.0]), jnp.array([1.0])))[0]
+    np.testing.assert_array_equal(table[-1], [1, 1, 1])

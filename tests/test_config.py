@@ -140,3 +140,68 @@ def test_all_activations_can_be_chosen():
 def test_a_configuration_of_any_size_is_checked_without_memory():
     """Shapes are inferred, not allocated: a hostile file cannot take the machine down at loading."""
     load_config("sinusoid", ["model.update.width=1000000", "model.update.layers=50"])
+
+
+PAPER_CLASSIFIERS = [f"{d}-{p}-{k}shot" for d in ("mini", "tiered") for p in ("dfp", "kfp") for k in (1, 5)]
+
+
+@pytest.mark.parametrize("preset", PAPER_CLASSIFIERS)
+def test_classifiers_of_the_paper_are_within_the_ranges_it_searched(preset):
+    """Table 4; the outer learning rate is uniform in (1, 10)·1e-5, and m, u₊, u₋ are as wide as r."""
+    config = load_config(preset)
+    model, training = config.model, config.training
+    assert 2 <= model.iterations <= 6 and 2 <= model.update.layers <= 3 and 1 <= model.pooling.layers <= 2
+    assert model.representation == model.update.width and model.update.width in (64, 128)
+    assert model.pooling.kind == {"dfp": "attention", "kfp": "deep-kernel"}[preset.split("-")[1]]
+    assert 1e-5 <= training.learning_rate <= 1e-4 and model.step_size in (0.1, 1.0, 10.0)
+    assert 0 <= model.decoder.dropout <= 0.5 and model.loss.label_smoothing in (0.0, 0.1, 0.2)
+    assert 1e-4 <= model.orthogonality <= 1e-2 and 1e-10 <= model.l2 <= 1e-8
+    assert not model.decoder.bias and config.tasks.noise == 0 and model.context_weight == 0
+    if model.initial.kind == "parametric":
+        expected = (model.update.width, model.update.layers, model.decoder.dropout)
+        assert (model.initial.width, model.initial.layers, model.initial.dropout) == expected
+    assert config.tasks.shots == int(preset[-5]) and (config.tasks.ways, config.tasks.queries) == (5, 15)
+    assert (training.batch, training.validate_every, training.validation_tasks) == (12, 200, 1000)
+
+
+@pytest.mark.parametrize("preset", [*PAPER_CLASSIFIERS, "mini-1shot", "mini-5shot"])
+def test_multiview_differs_in_the_data_alone(preset):
+    center, multiview = load_config(preset), load_config(f"{preset}-multiview")
+    assert center.tasks.data.replace("center", "multiview") == multiview.tasks.data != center.tasks.data
+    assert load_config(preset, [f"tasks.data={multiview.tasks.data}"]) == multiview
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("model.update.kind=mlp", "model.update.kind = 'mlp' is for regression, but model.loss.kind = 'cross-entropy'"),
+        ("model.decoder.kind=conditioned", "model.decoder.kind = 'conditioned' is for regression"),
+        ("model.decoder.kind=logits", "decoder 'logits' predicts rᵏ itself, one number a class: model.representation"),
+        ("model.loss.kind=gaussian", "tasks.kind = 'episodes' is classification, but model.loss.kind = 'gaussian'"),
+        ("tasks.kind=sinusoid", "tasks.kind = 'sinusoid' is regression, but model.loss.kind = 'cross-entropy'"),
+        ("model.decoder.dropout=1.0", "model.decoder.dropout = 1.0, but it must be between 0 and 0.999"),
+        ("tasks.ways=1", "tasks.ways = 1, but it must be between 2 and"),
+        ("tasks.train_on=[]", "tasks.train_on = [], but it must name splits, none of them twice"),
+        ('tasks.train_on=["trian"]', "tasks.train_on[0] = 'trian' is not known; did you mean 'train'?"),
+    ],
+)
+def test_a_bad_setting_of_a_classifier_is_refused(setting, message):
+    with pytest.raises(InvalidConfig, match="^" + re.escape(message)):
+        load_config("features", [setting])
+
+
+def test_a_penalty_on_weights_that_are_not_there_is_refused():
+    settings = ["model.decoder.kind=logits", "model.representation=1", "model.orthogonality=0.1"]
+    with pytest.raises(InvalidConfig, match=r"model\.orthogonality is a penalty on the decoder 'softmax-weights'"):
+        load_config("features", settings)
+
+
+def test_a_model_for_features_not_yet_known_is_not_built():
+    with pytest.raises(InvalidConfig, match=r"tasks\.features is not known before the data are"):
+        load_config("features").build_model(jax.random.key(0))
+
+
+def test_ways_are_for_classification():
+    with pytest.raises(InvalidConfig, match="sinusoids have no classes"):
+        config = load_config("sinusoid", ["evaluation.ways=[5]"])
+        config.tasks.test(config.evaluation)

@@ -12,7 +12,7 @@ from metafun.config import load_config
 from metafun.devices import AXIS, task_mesh
 from metafun.evaluation import evaluate, task_metrics
 from metafun.tasks import Sinusoid
-from metafun.training import Trainer, build_optimiser
+from metafun.training import Trainer, build_optimiser, moving_average
 
 
 def train(*settings):
@@ -108,3 +108,32 @@ def test_evaluation_repeats_itself_and_separates_shots():
     assert {"mse_5shot", "mse_10shot"} <= set(first)
     np.testing.assert_array_equal(first["mse_5shot"], second["mse_5shot"])
     assert first["mse_5shot"] != first["mse_10shot"]
+
+
+def test_training_ends_where_it_is_told_to_and_keeps_to_its_schedule():
+    """`stop` cuts a training short; `steps` would squeeze the schedule too."""
+    _, _, losses = train()
+    _, stopped, first = train("training.stop=30")
+    assert stopped.step == 30
+    np.testing.assert_allclose(first, losses[:30], rtol=1e-6)
+
+
+def test_the_average_of_the_parameters_is_what_is_used():
+    trainer, state, _ = train("training.average=0.9")
+    plain_trainer, plain, _ = train()
+    np.testing.assert_array_equal(state.parameters, plain.parameters)  # averaging leaves the training alone
+    np.testing.assert_array_equal(plain_trainer.trained(plain), plain.parameters)
+    assert not np.allclose(trainer.trained(state), state.parameters, atol=1e-4)
+
+
+def test_the_average_by_hand():
+    optimiser, average = moving_average(0.5), 3.0
+    state, parameters = optimiser.init(np.array([3.0])), np.array([3.0])
+    for steps, d in enumerate((0.1, 2 / 11, 3 / 12, 4 / 13, 5 / 14)):
+        change, state = optimiser.update(np.array([1.0]), state, parameters)
+        parameters = parameters + change
+        average = d * average + (1 - d) * parameters[0]
+        np.testing.assert_allclose(state.average, average, rtol=1e-6, err_msg=f"after {steps + 1} steps")
+    for _ in range(20):
+        _, state = optimiser.update(np.array([0.0]), state, np.array([7.0]))
+    np.testing.assert_allclose(state.average, 7.0, atol=1e-4)

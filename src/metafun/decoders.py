@@ -93,10 +93,13 @@ class SoftmaxWeights(Decoder):
 
     μ and s are one linear map of rᵏ; σ = max(exp(s) − (1 − √(2/(N + dx))), 1e-10) starts near Glorot's scale.
     Each wᵏ meets one x only, so that x·wᵏ itself is drawn: ∼ 𝒩(x·μ, x²·σ²), one normal number instead of dx.
+    With a `bias` x gets a last entry of 1. Without one, only inputs with a common direction (as those of a network
+    that ends in ReLU have) can be told apart: rᵏ knows how similar inputs are, and nothing of where they point.
     """
 
     linear: MLP
     dropout: float = eqx.field(static=True)
+    bias: bool = eqx.field(static=True, default=False)
 
     def __call__(
         self, r: Float[Array, "m k dr"], x: Float[Array, "m dx"], key: PRNGKeyArray | None = None
@@ -104,6 +107,8 @@ class SoftmaxWeights(Decoder):
         (w_mean, w_s), (b_mean, b_s) = (jnp.split(p[0], 2, axis=-1) for p in (self.linear.weights, self.linear.biases))
         key_x, key_w = (None, None) if key is None else jax.random.split(key)
         x = dropout(x, self.dropout, key_x)
+        if self.bias:
+            x = jnp.concatenate([x, jnp.ones_like(x[:, :1])], axis=-1)
         # (W rᵏ)·x = rᵏ·(Wᵀ x): x is mapped once, not every rᵏ.
         logits = jnp.einsum("md,mkd->mk", x @ w_mean.T, r) + (x @ b_mean)[:, None]
         if key_w is None:

@@ -188,15 +188,16 @@ class IdentityConfig:
 
 @dataclass(frozen=True)
 class SoftmaxWeightsConfig:
-    """LEO's decoder; dropout is on x."""
+    """LEO's decoder; dropout is on x. A bias is needed for features without a common direction."""
 
     kind: Literal["softmax-weights"] = "softmax-weights"
     dropout: Part = 0.0
+    bias: bool = False
 
     problem = "classification"
 
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Decoder:
-        return SoftmaxWeights(sizes.mlp(sizes.dr, 0, 0, 2 * sizes.dx, key), self.dropout)
+        return SoftmaxWeights(sizes.mlp(sizes.dr, 0, 0, 2 * (sizes.dx + self.bias), key), self.dropout, self.bias)
 
 
 @dataclass(frozen=True)

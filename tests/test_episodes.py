@@ -1,0 +1,112 @@
+"""Tasks over a table of features: which rows they are made of."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from examples import clusters
+from metafun.data import Table
+from metafun.errors import InvalidData
+from metafun.tasks import Episodes
+
+
+def numbered(counts=(7, 5, 9, 6), splits=("train", "train", "train", "test")) -> Table:
+    """Row i is the direction (cos, sin) of i degrees, so that an x tells which row it came from."""
+    angles = np.radians(np.arange(sum(counts)))
+    labels = np.repeat([f"c{i}" for i in range(len(counts))], counts)
+    features = 3 * np.stack([np.cos(angles), np.sin(angles)], 1)
+    return Table.of("numbered", features.astype(np.float32), labels.tolist(), np.repeat(splits, counts).tolist())
+
+
+def row_of(x) -> np.ndarray:
+    return np.rint(np.degrees(np.arctan2(x[..., 1], x[..., 0]))).astype(int)
+
+
+def sample(tasks, count=200):
+    return jax.vmap(tasks.sample)(jax.random.split(jax.random.key(0), count))
+
+
+def test_a_task_has_the_shape_that_was_asked_for():
+    task = Episodes.over(clusters(), ["train"], ways=4, shots=2, queries=3).sample(jax.random.key(0))
+    assert task.context.x.shape == (8, 12) and task.target.x.shape == (12, 12)
+    np.testing.assert_array_equal(task.context.y, np.repeat(np.eye(4), 2, axis=0))
+    np.testing.assert_array_equal(task.target.y, np.repeat(np.eye(4), 3, axis=0))
+    assert task.context.mask.all() and task.target.mask.all()
+
+
+def test_rows_have_length_one():
+    task = Episodes.over(clusters(), ["test"], ways=3, shots=1, queries=2).sample(jax.random.key(1))
+    np.testing.assert_allclose(jnp.linalg.norm(task.context.x, axis=-1), 1, rtol=1e-5)
+
+
+def test_a_row_of_zeros_stays_zero():
+    table = Table.of("zeros", np.zeros((6, 3), np.float32), ["a", "a", "a", "b", "b", "b"], ["train"] * 6)
+    task = Episodes.over(table, ["train"], ways=2, shots=1, queries=2).sample(jax.random.key(1))
+    np.testing.assert_array_equal(task.context.x, 0)
+
+
+def test_no_row_is_drawn_twice_and_none_of_another_class():
+    tasks = Episodes.over(numbered(), ["train"], ways=3, shots=2, queries=3)
+    batch = sample(tasks)
+    starts, counts = np.array([0, 7, 12]), np.array([7, 5, 9])
+    for context, target in zip(row_of(batch.context.x), row_of(batch.target.x), strict=True):
+        rows = np.concatenate([context.reshape(3, 2), target.reshape(3, 3)], axis=1)
+        assert len(np.unique(rows)) == rows.size
+        classes = np.searchsorted(starts, rows, side="right") - 1
+        assert (classes == classes[:, :1]).all() and len(set(classes[:, 0])) == 3
+        assert (rows < (starts + counts)[classes]).all()
+
+
+def test_every_row_and_every_class_is_as_likely_as_any_other():
+    """Within a class: each of its rows is in the context equally often, in a small class and in a large one."""
+    tasks = Episodes.over(numbered(), ["train"], ways=2, shots=1, queries=4)
+    context = row_of(sample(tasks, 6000).context.x).ravel()
+    for start, count in ((0, 7), (7, 5), (12, 9)):
+        seen = np.bincount(context, minlength=21)[start : start + count]
+        total = 6000 * 2 / 3
+        np.testing.assert_allclose(seen.sum(), total, atol=5 * np.sqrt(total))
+        np.testing.assert_allclose(seen, total / count, atol=5 * np.sqrt(total / count))
+
+
+def test_tasks_come_from_the_named_splits_alone():
+    assert (row_of(sample(Episodes.over(numbered(), ["train"], ways=3, shots=1, queries=1)).target.x) < 21).all()
+    both = Episodes.over(numbered(), ["train", "test"], ways=4, shots=1, queries=1)
+    assert (row_of(sample(both).target.x) >= 21).any()
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "float32"])
+def test_the_table_stays_as_it_was_stored(dtype):
+    features = np.arange(1, 25).reshape(8, 3).astype(dtype)
+    table = Table.of("small", features, ["a"] * 4 + ["b"] * 4, ["train"] * 8)
+    tasks = Episodes.over(table, ["train"], ways=2, shots=1, queries=1)
+    assert tasks.features.dtype == dtype
+    assert tasks.sample(jax.random.key(0)).context.x.dtype == jnp.float32
+
+
+def test_noise_has_the_length_it_is_given():
+    table = clusters(dx=400, spread=0.0, rows=3)
+    clean, noisy = (Episodes.over(table, ["train"], ways=4, shots=1, queries=1, noise=n) for n in (0.0, 0.75))
+    a, b = (sample(tasks, 50).context.x for tasks in (clean, noisy))
+    # |x + e|² = 1 + 0.75² for a direction e that is nearly orthogonal to x: the cosine to the clean row is 1/1.25.
+    np.testing.assert_allclose((a * b).sum(-1).mean(), 1 / 1.25, atol=0.01)
+    np.testing.assert_allclose(jnp.linalg.norm(b, axis=-1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        (dict(ways=4, shots=1, queries=1), "'numbered', train: 4 ways need as many classes, and there are 3"),
+        (dict(ways=2, shots=0, queries=1), "shots must be at least 1"),
+        (dict(ways=2, shots=3, queries=3), r"need 6 rows of a class, which these do not have: 'c1' \(5\);"),
+        (dict(ways=2, shots=3, queries=5), r"'c0' \(7\), 'c1' \(5\);"),
+    ],
+)
+def test_classes_that_are_too_few_or_too_small_are_named(sizes, message):
+    with pytest.raises(InvalidData, match=message):
+        Episodes.over(numbered(), ["train"], **sizes)
+
+
+def test_a_split_without_classes_is_refused():
+    with pytest.raises(InvalidData, match="'numbered' have no classes in val; they have: train, test"):
+        Episodes.over(numbered(), ["val"], ways=2, shots=1, queries=1)

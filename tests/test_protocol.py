@@ -1,0 +1,177 @@
+"""Training, choosing and testing on a table of features, from the file to the result."""
+
+import json
+import os
+
+import jax
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from examples import TINY_EPISODES, clusters
+from metafun import protocol
+from metafun.cli import app
+from metafun.config import load_config
+from metafun.data.stored import save
+from metafun.errors import InvalidConfig, InvalidData
+from metafun.evaluation import evaluate, summarise
+from metafun.runs import Run
+from metafun.training import Trainer
+
+SETTINGS = [part for setting in TINY_EPISODES for part in ("--set", setting)]
+
+
+def metafun(*arguments):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def fails(*arguments) -> str:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == 2 and result.stderr.count("\n") == 1, result.output
+    return result.stderr
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path, monkeypatch):
+    monkeypatch.setenv("METAFUN_DATA", str(tmp_path / "data"))
+    save(clusters(), tmp_path / "data", "a test")
+    save(clusters(classes=(3, 3, 5), spread=0.05, name="other"), tmp_path / "data", "a test")
+    return tmp_path / "data"
+
+
+def tiny(*settings):
+    return load_config("features", [*TINY_EPISODES, "tasks.data=clusters", *settings])
+
+
+def test_protocol_end_to_end(tmp_path):
+    folder, record = tmp_path / "run", tmp_path / "results.jsonl"
+    arguments = ("protocol", "features", "--data", "clusters", "--seeds", 2, "--out", folder, *SETTINGS)
+    results = json.loads(metafun(*arguments, "--json", "--record", record).stdout)
+    tuned, final = Run(folder / "tune"), Run(folder / "final")
+
+    errors = {e["step"]: np.mean(e["validation"]) for e in tuned.metrics() if "validation" in e}
+    assert set(errors) == {20, 40, 60}
+    best = min(errors, key=errors.get)
+    assert results["validation"]["step"] == best and results["validation"]["error"] == pytest.approx(errors[best])
+    assert final.record.step == best and final.record.best_error == ()
+    assert tuned.config.tasks.train_on == ("train",) and final.config.tasks.train_on == ("train", "val")
+    assert results["trained_on"] == "clusters, train+val" and "train+val" in metafun(*arguments, "--resume").stdout
+
+    accuracy = results["metrics"]["accuracy_3way_1shot"]
+    assert accuracy["mean"] == pytest.approx(np.mean(accuracy["seeds"])) and len(accuracy["seeds"]) == 2
+    assert 0 < accuracy["mean"] < 1 and accuracy["interval"] > 0
+    assert {"log_likelihood_3way_1shot", "ece_3way_1shot"} < set(results["metrics"])
+    assert json.loads(record.read_text()) == results
+
+
+def test_protocol_goes_on_where_it_was_stopped(tmp_path):
+    folder = tmp_path / "run"
+    arguments = ("protocol", "features", "--data", "clusters", "--seeds", 1, "--out", folder, *SETTINGS)
+    run = Run.create(folder / "tune", tiny())
+    training = run.train()
+    next(training)
+    training.close()
+    metafun(*arguments, "--resume")
+    first = jax.tree.leaves(Run(folder / "final").models())
+    metafun(*arguments, "--overwrite")
+    for a, b in zip(first, jax.tree.leaves(Run(folder / "final").models()), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_the_protocol_needs_a_split_to_choose_on(tmp_path):
+    assert "is for tasks from a table of features" in fails("protocol", "sinusoid", "--out", tmp_path / "run")
+    with pytest.raises(InvalidConfig, match="the protocol validates on val"):
+        protocol.check(tiny("training.validate_every=0"))
+    with pytest.raises(InvalidConfig, match="which then cannot tell when to stop"):
+        tiny('tasks.train_on=["train","val"]')
+
+
+def test_a_run_holds_on_to_its_data(tmp_path, data):
+    run = Run.create(tmp_path / "run", tiny("training.steps=10"))
+    assert run.config.tasks.features == 12 and len(run.config.tasks.fingerprint) == 64
+    list(run.train())
+    save(clusters(spread=0.2), data, "a test", overwrite=True)
+    assert "are not what they were when this run began" in fails("evaluate", tmp_path / "run")
+    with pytest.raises(InvalidData, match="are not what they were"):
+        list(run.train())
+    os.rename(data / "clusters", data / "moved")
+    assert run.model().iterations == 2, "a model can be loaded where its data are not"
+
+
+def test_other_ways_shots_and_data(tmp_path):
+    """One model serves any number of classes and examples, and classes from elsewhere."""
+    list(Run.create(tmp_path / "run", tiny("training.steps=200")).train())
+    results = json.loads(
+        metafun("evaluate", tmp_path / "run", "--ways", 2, "--ways", 5, "--shots", 1, "--shots", 3, "--json").stdout
+    )
+    accuracy = {name: value["mean"] for name, value in results["metrics"].items() if name.startswith("accuracy")}
+    assert set(accuracy) == {f"accuracy_{w}way_{s}shot" for w in (2, 5) for s in (1, 3)}
+    assert accuracy["accuracy_2way_3shot"] > accuracy["accuracy_5way_1shot"]
+    other = json.loads(metafun("evaluate", tmp_path / "run", "--data", "other", "--json").stdout)
+    assert other["metrics"]["accuracy_3way_1shot"]["mean"] > 0.8 and 'data = "other"' in other["config"]
+    assert "6 ways need as many classes" in fails("evaluate", tmp_path / "run", "--ways", 6)
+
+
+def test_a_stranger_needs_three_commands(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = clusters()
+    labels = [rows.name for rows in table.classes for _ in range(rows.count)]
+    np.savez("mine.npz", X=table.features, y=labels)
+    metafun("data", "import", "mine.npz")
+    metafun("train", "features", "--data", "mine", *SETTINGS, "--set", "tasks.ways=2")
+    assert "accuracy_2way_1shot" in metafun("evaluate", "runs/features").stdout
+    assert "reliability.png" in metafun("plot", "runs/features").stdout
+
+
+def test_demo_glyphs_draws_a_picture(tmp_path, monkeypatch):
+    table = clusters(dx=16)
+    monkeypatch.setattr("metafun.data.glyphs.make", lambda: type(table)(**vars(table) | {"image": (4, 4)}))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    metafun("demo", "glyphs", "--out", tmp_path / "demo", *SETTINGS)
+    summary = json.loads((tmp_path / "demo" / "summary.json").read_text())
+    assert summary["figure"].endswith("episodes.png") and summary["accuracy_3way_1shot"] > 0.4
+    for figure in ("episodes", "reliability", "training"):
+        assert (tmp_path / "demo" / f"{figure}.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def accuracy_after_training(*settings) -> float:
+    trainer = Trainer(tiny("training.steps=200", "training.learning_rate=1e-2", *settings))
+    *_, (state, _) = trainer.run(trainer.start())
+    return evaluate(trainer.models(trainer.trained(state)), trainer.config)["accuracy_3way_1shot"]["mean"]
+
+
+def test_only_a_bias_tells_features_without_a_common_direction_apart():
+    """What the decoder's docstring claims; the directions of these classes are random and their mean is 0."""
+    assert accuracy_after_training("model.decoder.bias=true") > 0.85
+    assert accuracy_after_training("model.decoder.bias=false") < 0.6
+
+
+def test_calibration_error_of_one_that_is_always_sure_and_half_right(tmp_path):
+    results = evaluate(Trainer(tiny()).models(Trainer(tiny()).start().parameters), tiny().resolved())
+    summary = results["ece_3way_1shot"]
+    reliability = np.array(summary["reliability"])
+    assert reliability[:, 0].sum() == pytest.approx(1)
+    assert reliability[:, 2].sum() == pytest.approx(results["accuracy_3way_1shot"]["mean"], abs=1e-5)
+    assert summary["mean"] == pytest.approx(abs(reliability[:, 1] - reliability[:, 2]).sum(), abs=1e-5)
+
+
+def test_the_interval_is_over_tasks_and_the_deviation_over_seeds():
+    values = np.random.default_rng(0).normal(size=(3, 400)) + np.array([[0.0], [1.0], [2.0]])
+    summary = summarise(values)
+    assert summary["std"] == pytest.approx(values.mean(1).std(ddof=1))
+    assert summary["interval"] == pytest.approx(1.96 * values.mean(0).std(ddof=1) / 20)
+    assert summarise(values[:1, :1])["std"] is None and summarise(values[:1, :1])["interval"] is None
+
+
+def test_the_table_is_an_argument_of_the_compiled_step():
+    """As a constant it would be copied into the program, and compiled anew with every table."""
+    trainer = Trainer(tiny())
+    state = trainer.start()
+    lowered = jax.jit(lambda p, o, t, s: trainer._steps(p, o, t, s)).lower(
+        state.parameters, state.optimiser, trainer.tasks, np.arange(2)
+    )
+    features = "x".join(map(str, trainer.tasks.features.shape))
+    constants = [line for line in lowered.as_text().splitlines() if "constant" in line and f"<{features}x" in line]
+    assert f"tensor<{features}xf32>" in lowered.as_text() and not constants
