@@ -17,7 +17,7 @@ lint: $(VENV)/installed-test
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) .cache demo
+	rm -rf $(VENV) .cache demo demo-glyphs
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

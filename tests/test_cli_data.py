@@ -45,7 +45,7 @@ def test_import_prints_a_summary_and_what_comes_next(source):
     result = works("import", source)
     for fact in ("mine", "train", "12", "float32"):
         assert fact in result.stdout
-    assert result.stderr == "Next: metafun train features --set tasks.data=mine\n"
+    assert result.stderr == "Next: metafun train features --data mine\n"
     assert "exists already; replace it with --overwrite" in fails("import", source)
     works("import", source, "--overwrite")
     works("import", source, "--name", "other")
@@ -114,7 +114,7 @@ def test_verify(source, home):
 def test_fetch_from_what_one_has(tmp_path):
     write_leo(tmp_path / "embeddings" / "miniImageNet" / "center")
     options = ("fetch", "leo", "--from", tmp_path, "--only", "miniimagenet-center")
-    line = "stored: miniimagenet-center. Next: metafun train features --set tasks.data=miniimagenet-center\n"
+    line = "stored: miniimagenet-center. Next: metafun train features --data miniimagenet-center\n"
     result = works(*options)
     assert result.stderr == line and result.stdout == ""
     assert works(*options).stderr == line.replace(

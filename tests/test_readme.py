@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from examples import TINY
 from metafun.cli import app
 from metafun.config import load_config
-from metafun.report import insert, render
+from metafun.report import rendered
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -19,8 +19,8 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
 
 
-def test_the_table_is_rendered_from_the_results():
-    assert insert(README, render(ROOT / "results")) == README, "run: python -m metafun.report"
+def test_the_tables_are_rendered_from_the_results():
+    assert rendered(README, ROOT / "results") == README, "run: python -m metafun.report"
 
 
 def test_the_quickstart_runs(tmp_path, monkeypatch, capsys):
@@ -41,7 +41,7 @@ def test_the_configuration_is_valid(tmp_path):
 
 def test_the_commands_exist():
     commands = set(re.findall(r"^ {4}metafun (\w+)", README, re.MULTILINE))
-    assert commands == {"train", "evaluate", "plot", "info"}
+    assert commands == {"train", "evaluate", "plot", "info", "demo", "data", "protocol"}
     assert all(CliRunner().invoke(app, [command, "--help"]).exit_code == 0 for command in commands)
     targets = re.findall(r"^ {4}make (\w+)", README, re.MULTILINE)
     makefile = (ROOT / "Makefile").read_text("utf-8")

@@ -1,6 +1,6 @@
-"""Renders what was measured: the README's table comes from results/*.jsonl and is never typed.
+"""Renders what was measured: the README's tables come from results/*.jsonl and are never typed.
 
-`python -m metafun.report` rewrites the table in README.md.
+`python -m metafun.report` rewrites the tables in README.md.
 """
 
 import json
@@ -8,35 +8,55 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-START, END = "<!-- results -->\n", "<!-- /results -->\n"
-# Table 1 of the paper: mean and standard deviation over 5 runs of MetaFun (DFP).
+# Mean and standard deviation over 5 runs of MetaFun, as published: Table 1 (DFP) by metric, Table 2 by preset.
 PAPER = {"mse_5shot": (0.040, 0.008), "mse_10shot": (0.017, 0.005)}
+PAPER_ACCURACY = {
+    "mini-dfp-1shot": (62.12, 0.30),
+    "mini-kfp-1shot": (61.16, 0.15),
+    "mini-dfp-5shot": (77.78, 0.12),
+    "mini-kfp-5shot": (78.20, 0.16),
+    "mini-dfp-1shot-multiview": (64.13, 0.13),
+    "mini-kfp-1shot-multiview": (63.39, 0.15),
+    "mini-dfp-5shot-multiview": (80.82, 0.17),
+    "mini-kfp-5shot-multiview": (80.81, 0.10),
+    "tiered-dfp-1shot": (67.72, 0.14),
+    "tiered-kfp-1shot": (67.27, 0.20),
+    "tiered-dfp-5shot": (82.81, 0.15),
+    "tiered-kfp-5shot": (83.28, 0.12),
+}
 
 
-def render(results: Path) -> str:
+def render_sinusoid(results: Path) -> str:
     """The table of Table 1's model: one row for each recorded run."""
     published = " | ".join(f"{mean:.3f} ± {std:.3f}" for mean, std in PAPER.values())
     lines = ["| run | 5-shot | 10-shot | GPU seconds | steps/s |", "|---|---|---|---|---|"]
     lines.append(f"| the paper, MetaFun (DFP) | {published} | | |")
     for name in ("demo", "sinusoid"):
-        records = (results / f"{name}.jsonl").read_text("utf-8").splitlines()
-        lines += [_row(json.loads(record)) for record in records]
+        lines += [_sinusoid_row(record) for record in _records(results / f"{name}.jsonl")]
     return "\n".join(lines) + "\n"
 
 
-def insert(page: str, table: str) -> str:
-    """The page with the table between its two marks."""
-    before, rest = page.split(START)
-    return before + START + "\n" + table + "\n" + END + rest.split(END)[1]
+def render_features(results: Path) -> str:
+    """Few-shot classification by the paper's protocol: one row for each recorded run."""
+    lines = [
+        "| run | accuracy, % | 95 % interval | calibration error | steps | the paper, its features |",
+        "|---|---|---|---|---|---|",
+    ]
+    for path in sorted(results.glob("miniimagenet_*.jsonl")):
+        lines += [_features_row(record) for record in _records(path)]
+    return "\n".join(lines) + "\n"
 
 
-def _row(record: dict[str, Any]) -> str:
-    seeds = len(tomllib.loads(record["config"])["training"]["seeds"])
-    command = "make demo" if record["run"] == "demo" else f"metafun train {record['run']} --seeds {seeds}"
-    # Seconds on a CPU depend on whose it is and what else it does; they are not reported.
-    gpu = record["device"] != "cpu"
-    speed = (f"{record['train_seconds']:.0f}", f"{record['steps_per_second']:,.0f}") if gpu else ("", "")
-    return f"| `{command}` | {' | '.join((*(number(record['metrics'][m]) for m in PAPER), *speed))} |"
+TABLES = {"sinusoid": render_sinusoid, "features": render_features}
+
+
+def rendered(page: str, results: Path) -> str:
+    """The page with each table between its two marks."""
+    for name, render in TABLES.items():
+        start, end = f"<!-- results: {name} -->\n", "<!-- /results -->\n"
+        before, rest = page.split(start)
+        page = before + start + "\n" + render(results) + "\n" + end + rest.split(end, 1)[1]
+    return page
 
 
 def number(value: dict[str, Any]) -> str:
@@ -45,6 +65,36 @@ def number(value: dict[str, Any]) -> str:
     return f"{value['mean']:.5f}{spread}"
 
 
+def _records(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def _sinusoid_row(record: dict[str, Any]) -> str:
+    seeds = len(tomllib.loads(record["config"])["training"]["seeds"])
+    command = "make demo" if record["run"] == "demo" else f"metafun train {record['run']} --seeds {seeds}"
+    # Seconds on a CPU depend on whose it is and what else it does; they are not reported.
+    gpu = record["device"] != "cpu"
+    speed = (f"{record['train_seconds']:.0f}", f"{record['steps_per_second']:,.0f}") if gpu else ("", "")
+    return f"| `{command}` | {' | '.join((*(number(record['metrics'][m]) for m in PAPER), *speed))} |"
+
+
+def _features_row(record: dict[str, Any]) -> str:
+    config = tomllib.loads(record["config"])
+    command = f"metafun protocol {record['preset']} --data {config['tasks']['data']}"
+    accuracy = next(value for name, value in record["metrics"].items() if name.startswith("accuracy"))
+    ece = next(value for name, value in record["metrics"].items() if name.startswith("ece"))
+    paper = PAPER_ACCURACY.get(record["preset"])
+    cells = (
+        f"`{command}`",
+        f"{100 * accuracy['mean']:.2f} ± {100 * accuracy['std']:.2f}",
+        f"± {100 * accuracy['interval']:.2f}",
+        f"{ece['mean']:.3f}",
+        f"{record['validation']['step']:,}",
+        "" if paper is None else f"{paper[0]:.2f} ± {paper[1]:.2f}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
 if __name__ == "__main__":
     readme = Path("README.md")
-    readme.write_text(insert(readme.read_text("utf-8"), render(Path("results"))), "utf-8")
+    readme.write_text(rendered(readme.read_text("utf-8"), Path("results")), "utf-8")

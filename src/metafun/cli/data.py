@@ -225,4 +225,4 @@ def _grid(*columns: str) -> Grid:
 
 
 def _next(name: str) -> None:
-    err.print(escape(f"Next: metafun train features --set tasks.data={name}"))
+    err.print(escape(f"Next: metafun train features --data {name}"))
