@@ -435,19 +435,3 @@ def test_the_built_in_table_is_made_once_for_each_version(tmp_path, home, monkey
 
     monkeypatch.setattr(store, "save", full)
     check_is_example(open_table("glyphs"))
-
-
-NAME, DATA = "miniimagenet_wrn28_center", os.environ.get("METAFUN_DATA", "")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    not any(os.path.exists(os.path.join(folder, f"{NAME}.npz")) for folder in DATA.split(os.pathsep) if folder),
-    reason=f"{NAME}.npz is not in a folder of $METAFUN_DATA",
-)
-def test_real_features(monkeypatch):
-    monkeypatch.setenv("METAFUN_DATA", DATA)
-    real = open_table(NAME)
-    assert real.features.shape == (60_000, 640) and real.features.dtype == np.float16
-    assert [len(real.split(split)) for split in SPLITS] == [64, 16, 20]
-    assert {rows.count for rows in real.classes} == {600}
