@@ -15,7 +15,7 @@ FLOORS = [
     {"training", "evaluation", "checkpoint"},
     {"config"},
     {"model", "tasks"},
-    {"regularisers", "data"},
+    {"regularisers", "data", "gp"},
     {"initial", "pooling", "updates", "decoders"},
     {"likelihoods"},
     {"task", "nn", "devices", "schema", "files"},

@@ -1,7 +1,8 @@
 """Task distributions: modules with `sample(key) -> Task`, drawn on the device."""
 
+from .curves import Curves
 from .episodes import Episodes
 from .sinusoid import Sinusoid
 from .tasks import Tasks
 
-__all__ = ["Episodes", "Sinusoid", "Tasks"]
+__all__ = ["Curves", "Episodes", "Sinusoid", "Tasks"]

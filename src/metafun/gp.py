@@ -1,0 +1,98 @@
+"""Gaussian processes: kernels, and exact inference with hyperparameters that are known."""
+
+import math
+from abc import abstractmethod
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import solve_triangular
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from .likelihoods import Normal
+from .task import Points
+
+# The least noise variance, relative to that of the process: below it float32 cannot factorise K at repeated inputs.
+LEAST_NOISE = 1e-5
+
+
+class Kernel(eqx.Module):
+    """The covariance k(x, x')."""
+
+    scale: Float[Array, ""]
+    lengthscale: Float[Array, ""]
+
+    @abstractmethod
+    def __call__(self, x: Float[Array, "m dx"], y: Float[Array, "n dx"]) -> Float[Array, "m n"]: ...
+
+
+class RBF(Kernel):
+    """k = s² exp(−‖x−x'‖²/2ℓ²)."""
+
+    def __call__(self, x: Float[Array, "m dx"], y: Float[Array, "n dx"]) -> Float[Array, "m n"]:
+        return self.scale**2 * jnp.exp(-_squares(x, y) / (2 * self.lengthscale**2))
+
+
+class Matern52(Kernel):
+    """k = s² (1 + √5 d + 5d²/3) exp(−√5 d) with d = ‖x−x'‖/ℓ."""
+
+    def __call__(self, x: Float[Array, "m dx"], y: Float[Array, "n dx"]) -> Float[Array, "m n"]:
+        # The root has no derivative at 0.
+        d = jnp.sqrt(5 * jnp.maximum(_squares(x, y), 1e-20)) / self.lengthscale
+        return self.scale**2 * (1 + d + d**2 / 3) * jnp.exp(-d)
+
+
+class Periodic(Kernel):
+    """k = s² exp(−2 Σ sin²(π(x−x')/p)/ℓ²), the sum over the inputs' dimensions."""
+
+    period: Float[Array, ""]
+
+    def __call__(self, x: Float[Array, "m dx"], y: Float[Array, "n dx"]) -> Float[Array, "m n"]:
+        sines = jnp.sin(math.pi * (x[:, None] - y) / self.period)
+        return self.scale**2 * jnp.exp(-2 * jnp.square(sines).sum(-1) / self.lengthscale**2)
+
+
+KERNELS = {"rbf": RBF, "matern52": Matern52, "periodic": Periodic}
+
+
+class GaussianProcess(eqx.Module):
+    """y = f(x) + ε with f ∼ GP(0, k) and ε ∼ 𝒩(0, σ²)."""
+
+    kernel: Kernel
+    noise: Float[Array, ""]
+
+    def sample(self, key: PRNGKeyArray, x: Float[Array, "n dx"]) -> Float[Array, "n 1"]:
+        """A draw of y at x, jointly."""
+        root = self._root(x, jnp.ones(len(x), bool))
+        return root @ jax.random.normal(key, (len(x), 1), x.dtype)
+
+    def predict(self, context: Points, x: Float[Array, "m dx"]) -> Normal:
+        """P(y|x, context), each x by itself: the factorised prediction that neural processes aim at."""
+        root = self._root(context.x, context.mask)
+        y = jnp.where(context.mask[:, None], context.y, 0)
+        cross = jnp.where(context.mask, self.kernel(x, context.x), 0)
+        half = solve_triangular(root, cross.T, lower=True)
+        mean = half.T @ solve_triangular(root, y, lower=True)
+        prior, least = self.kernel.scale**2 + self._variance(), self._variance()
+        return Normal(mean, jnp.sqrt(jnp.maximum(prior - jnp.square(half).sum(0), least))[:, None])
+
+    def log_prob(self, points: Points) -> Float[Array, ""]:
+        """log P(y₁, …, yₙ|x₁, …, xₙ), jointly; of targets given a context it is a difference of two of these."""
+        root = self._root(points.x, points.mask)
+        z = solve_triangular(root, jnp.where(points.mask[:, None], points.y, 0), lower=True)
+        count = points.mask.sum()
+        return -(jnp.square(z).sum() + count * math.log(2 * math.pi)) / 2 - jnp.log(jnp.diagonal(root)).sum()
+
+    def _variance(self) -> Float[Array, ""]:
+        return jnp.maximum(self.noise**2, LEAST_NOISE * self.kernel.scale**2)
+
+    def _root(self, x: Float[Array, "n dx"], mask: Bool[Array, " n"]) -> Float[Array, "n n"]:
+        """The Cholesky factor of K + σ²I, with a row of the identity for each point that the mask leaves out."""
+        there = mask[:, None] & mask
+        covariance = jnp.where(there, self.kernel(x, x), 0) + jnp.diag(jnp.where(mask, self._variance(), 1))
+        return jnp.linalg.cholesky(covariance)
+
+
+def _squares(x: Float[Array, "m dx"], y: Float[Array, "n dx"]) -> Float[Array, "m n"]:
+    # From differences and not from inner products: points that nearly coincide keep their distance in float32.
+    return jnp.square(x[:, None] - y).sum(-1)
