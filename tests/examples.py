@@ -18,23 +18,26 @@ UPDATES = ("mlp", "gradient")
 DECODERS = ("predictor-weights", "conditioned", "identity")
 INITIALS = ("zero", "constant", "parametric")
 
-# Every pooling × update × decoder, and each pooling with parameters of its own at each iteration; the initial
-# representation takes turns.
+# Every pooling × update × decoder, each pooling with parameters of its own at each iteration, and each that can with
+# two heads; the initial representation takes turns.
 _COMBINATIONS = [
-    *itertools.product(POOLINGS, UPDATES, DECODERS, [False]),
-    *itertools.product(POOLINGS, ["mlp"], ["conditioned"], [True]),
+    *itertools.product(POOLINGS, UPDATES, DECODERS, [False], [1]),
+    *itertools.product(POOLINGS, ["mlp"], ["conditioned"], [True], [1]),
+    *itertools.product(POOLINGS[:2], ["mlp"], ["conditioned"], [False], [2]),
 ]
 VARIANTS = [
-    dict(pooling=pooling, update=update, decoder=decoder, per_iteration=per_iteration, initial=INITIALS[i % 3])
-    for i, (pooling, update, decoder, per_iteration) in enumerate(_COMBINATIONS)
+    dict(pooling=pooling, update=update, decoder=decoder, per_iteration=own, initial=INITIALS[i % 3], heads=heads)
+    for i, (pooling, update, decoder, own, heads) in enumerate(_COMBINATIONS)
 ]
 
 # The same for classification.
+_CLASSIFIERS = [
+    *itertools.product(POOLINGS, ("classwise", "gradient"), ("softmax-weights", "logits"), [1]),
+    *itertools.product(POOLINGS[:2], ["classwise"], ["softmax-weights"], [2]),
+]
 CLASSIFIERS = [
-    dict(pooling=pooling, update=update, decoder=decoder, per_iteration=False, initial=INITIALS[i % 3])
-    for i, (pooling, update, decoder) in enumerate(
-        itertools.product(POOLINGS, ("classwise", "gradient"), ("softmax-weights", "logits"))
-    )
+    dict(pooling=pooling, update=update, decoder=decoder, per_iteration=False, initial=INITIALS[i % 3], heads=heads)
+    for i, (pooling, update, decoder, heads) in enumerate(_CLASSIFIERS)
 ]
 
 
@@ -57,6 +60,8 @@ def build(variant: dict, seed: int = 0, **changes) -> MetaFun:
         **{part: {"kind": variant[part], **SIZES.get(variant[part], {})} for part in PARTS},
         **changes,
     }
+    if variant["heads"] > 1:
+        table["pooling"] |= {"heads": variant["heads"], "width": 8}
     model = parse(MetaFunConfig, table).build(DX, 0 if classifies else DY, key)
     leaves, structure = jax.tree.flatten(model)
     keys = jax.random.split(noise, len(leaves))

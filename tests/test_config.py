@@ -83,6 +83,7 @@ def test_the_papers_training_is_what_the_paper_says():
             "decoder 'identity' predicts r itself, (μ, s): model.representation must be 2",
         ),
         ("training.steps", "--set 'training.steps' must have the form key=value"),
+        ("model.pooling.heads=3", "model.pooling.width = 128 cannot be divided among model.pooling.heads = 3."),
     ],
 )
 def test_a_bad_setting_is_refused_with_its_path(setting, message):

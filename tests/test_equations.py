@@ -12,7 +12,7 @@ from metafun.decoders import Identity
 from metafun.initial import Zero
 from metafun.likelihoods import Gaussian, Normal, SquaredError
 from metafun.model import MetaFun
-from metafun.pooling import SquaredExponential
+from metafun.pooling import Attention, SquaredExponential
 from metafun.task import Points
 from metafun.updates import GradientUpdate
 
@@ -34,7 +34,11 @@ def test_the_collapsed_representation_equals_the_iteration_on_context_and_target
         pool, update = model.pools[t % len(model.pools)], model.updates[t % len(model.updates)]
         u = update(context, r[-1][:n], context_loss)
         k = pool.weights(pool.embed(x), pool.embed(context.x), context.mask)
-        r.append(r[-1] - model.step_size * jnp.einsum("mn,n...->m...", k, u))
+        # Head by head: each moves a slice of r, and a single one all of it.
+        heads = k if k.ndim == 3 else k[None]
+        slices = jnp.split(u, len(heads), axis=-1)
+        moves = [jnp.einsum("mn,n...->m...", head, part) for head, part in zip(heads, slices, strict=True)]
+        r.append(r[-1] - model.step_size * jnp.concatenate(moves, axis=-1))
 
     representation = model.encode(context)
     np.testing.assert_allclose(representation(x), r[-1], atol=1e-12)
@@ -161,3 +165,15 @@ def test_one_context_point_pulls_the_mean_towards_it():
     context = Points.of(np.zeros((1, 1)), np.array([[3.0]]))
     means = model.predict_trajectory(model.encode(context), context.x).mean[:, 0, 0]
     assert (np.diff(means) > 0).all() and abs(float(means[-1]) - 3) < 0.1
+
+
+@pytest.mark.parametrize("kind", ["attention", "deep-kernel"])
+def test_a_head_is_a_pooling_on_its_slice_of_the_embedding(kind, float64):
+    variant = next(v for v in VARIANTS if v["pooling"] == kind and v["heads"] == 2)
+    task, pool = random_task(variant), build(variant).pools[0]
+    q, k, mask = pool.embed(task.target.x), pool.embed(task.context.x), task.context.mask
+    weights = pool.weights(q, k, mask)
+    assert weights.shape == (2, len(q), len(k))
+    for h, columns in enumerate((slice(0, 4), slice(4, 8))):
+        alone = Attention(pool.a) if kind == "attention" else jax.tree.map(lambda p, h=h: p[h], pool.kernel)
+        np.testing.assert_allclose(weights[h], alone.weights(q[:, columns], k[:, columns], mask), atol=1e-12)

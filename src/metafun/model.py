@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from .decoders import Decoder
 from .initial import Initial
 from .likelihoods import Likelihood, Prediction, masked_mean
-from .pooling import Pooling
+from .pooling import Pooling, pool
 from .regularisers import Regulariser
 from .task import Points, Task
 from .updates import Update
@@ -34,7 +34,7 @@ class FunctionalRepresentation(eqx.Module):
         r = _for_each_class(self.initial(x, key), self.classes)
         for p, weights in enumerate(self._weights(x)):
             u_sum = self.updates[p :: len(self.pools)].sum(0)
-            r = r - self.step_size * jnp.tensordot(weights, u_sum, 1)
+            r = r - self.step_size * pool(weights, u_sum)
         return r
 
     def trajectory(self, x: Float[Array, "m dx"]) -> Float[Array, "t1 m *k dr"]:
@@ -42,10 +42,10 @@ class FunctionalRepresentation(eqx.Module):
         weights = self._weights(x)
         r = [_for_each_class(self.initial(x), self.classes)]
         for t, u in enumerate(self.updates):
-            r.append(r[-1] - self.step_size * jnp.tensordot(weights[t % len(weights)], u, 1))
+            r.append(r[-1] - self.step_size * pool(weights[t % len(weights)], u))
         return jnp.stack(r)
 
-    def _weights(self, x: Float[Array, "m dx"]) -> list[Float[Array, "m n"]]:
+    def _weights(self, x: Float[Array, "m dx"]) -> list[Float[Array, "*h m n"]]:
         return [p.weights(p.embed(x), k, self.mask) for p, k in zip(self.pools, self.keys, strict=True)]
 
 
@@ -103,7 +103,7 @@ class MetaFun(eqx.Module):
         r, us = _for_each_class(self.initial(context.x, key), classes), []
         for t in range(self.iterations):
             u = self.updates[t % len(self.updates)](context, r, loss)
-            r = r - self.step_size * jnp.tensordot(weights[t % len(weights)], u, 1)
+            r = r - self.step_size * pool(weights[t % len(weights)], u)
             us.append(u)
         return FunctionalRepresentation(
             self.initial, self.pools, self.step_size, keys, context.mask, classes, jnp.stack(us)

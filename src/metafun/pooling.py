@@ -19,20 +19,35 @@ class Pooling(eqx.Module):
         """a(x): queries and keys share it."""
 
     @abstractmethod
-    def weights(self, q: Float[Array, "m da"], k: Float[Array, "n da"], mask: Bool[Array, " n"]) -> Float[Array, "m n"]:
+    def weights(
+        self, q: Float[Array, "m da"], k: Float[Array, "n da"], mask: Bool[Array, " n"]
+    ) -> Float[Array, "*h m n"]:
         """k(x, xᵢ) for embedded queries and keys; 0 for keys that the mask leaves out."""
 
 
+def pool(weights: Float[Array, "*h m n"], u: Float[Array, "n *k dr"]) -> Float[Array, "m *k dr"]:
+    """Σᵢ k(x, xᵢ) uᵢ; where there are several heads, each of them moves its own slice of r."""
+    if weights.ndim == 2:
+        return jnp.tensordot(weights, u, 1)
+    heads, m, _ = weights.shape
+    slices = u.reshape(*u.shape[:-1], heads, u.shape[-1] // heads)
+    return jnp.einsum("hmn,n...hd->m...hd", weights, slices).reshape(m, *u.shape[1:])
+
+
 class Attention(Pooling):
-    """DFP: softmaxᵢ(a(x)·a(xᵢ)/√d)."""
+    """DFP: softmaxᵢ(a(x)·a(xᵢ)/√d). With several heads, each has its own slice of a(x), d numbers long."""
 
     a: MLP
+    heads: int = eqx.field(static=True, default=1)
 
     def embed(self, x: Float[Array, "n dx"]) -> Float[Array, "n da"]:
         return self.a(x)
 
-    def weights(self, q: Float[Array, "m da"], k: Float[Array, "n da"], mask: Bool[Array, " n"]) -> Float[Array, "m n"]:
-        logits = jnp.where(mask, q @ k.T / math.sqrt(q.shape[-1]), -jnp.inf)
+    def weights(
+        self, q: Float[Array, "m da"], k: Float[Array, "n da"], mask: Bool[Array, " n"]
+    ) -> Float[Array, "*h m n"]:
+        q, k = split_heads(q, self.heads), split_heads(k, self.heads)
+        logits = jnp.where(mask, q @ jnp.swapaxes(k, -1, -2) / math.sqrt(q.shape[-1]), -jnp.inf)
         # An empty context has no largest logit and nothing to normalise: its weights are all 0.
         top = jnp.max(logits, axis=-1, keepdims=True, initial=jnp.finfo(logits.dtype).min)
         exp = jnp.exp(logits - jax.lax.stop_gradient(top))
@@ -42,8 +57,8 @@ class Attention(Pooling):
 class SquaredExponential(Pooling):
     """k = σ² exp(−‖x−x'‖²/2ℓ²), on the inputs themselves."""
 
-    log_scale: Float[Array, ""]
-    log_lengthscale: Float[Array, ""]
+    log_scale: Float[Array, "*h"]
+    log_lengthscale: Float[Array, "*h"]
 
     def __init__(self, scale: float, lengthscale: float):
         self.log_scale = jnp.log(scale)
@@ -64,13 +79,28 @@ class SquaredExponential(Pooling):
 
 
 class DeepKernel(Pooling):
-    """KFP: k = σ² exp(−‖a(x)−a(x')‖²/2ℓ²)."""
+    """KFP: k = σ² exp(−‖a(x)−a(x')‖²/2ℓ²). With several heads, each has its own slice of a(x), its own σ and ℓ."""
 
     a: MLP
     kernel: SquaredExponential
+    heads: int = eqx.field(static=True, default=1)
+
+    def __init__(self, a: MLP, kernel: SquaredExponential, heads: int = 1):
+        self.a, self.heads = a, heads
+        self.kernel = kernel if heads == 1 else jax.tree.map(lambda p: jnp.full(heads, p), kernel)
 
     def embed(self, x: Float[Array, "n dx"]) -> Float[Array, "n da"]:
         return self.a(x)
 
-    def weights(self, q: Float[Array, "m da"], k: Float[Array, "n da"], mask: Bool[Array, " n"]) -> Float[Array, "m n"]:
-        return self.kernel.weights(q, k, mask)
+    def weights(
+        self, q: Float[Array, "m da"], k: Float[Array, "n da"], mask: Bool[Array, " n"]
+    ) -> Float[Array, "*h m n"]:
+        if self.heads == 1:
+            return self.kernel.weights(q, k, mask)
+        q, k = split_heads(q, self.heads), split_heads(k, self.heads)
+        return jax.vmap(lambda kernel, q, k: kernel.weights(q, k, mask))(self.kernel, q, k)
+
+
+def split_heads(a: Float[Array, "n da"], heads: int) -> Float[Array, "*h n d"]:
+    """Each head's slice of a(x); a single head has no axis of its own."""
+    return a if heads == 1 else jnp.moveaxis(a.reshape(len(a), heads, a.shape[1] // heads), 1, 0)

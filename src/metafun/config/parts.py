@@ -30,8 +30,12 @@ class Sizes:
     def mlp(self, i: int, width: int, hidden: int, o: int, key: PRNGKeyArray) -> MLP:
         return MLP([i, *[width] * hidden, o], self.activation, key=key)
 
-    def embedding(self, width: int, layers: int, key: PRNGKeyArray) -> MLP:
+    def embedding(self, width: int, layers: int, heads: int, key: PRNGKeyArray) -> MLP:
+        """a(x), of which each head of a pooling has a slice, as it has of r."""
         width = width or self.dx
+        for name, size in (("pooling.width", width), ("representation", self.dr)):
+            if size % heads:
+                raise InvalidConfig(f"model.{name} = {size} cannot be divided among model.pooling.heads = {heads}.")
         return self.mlp(self.dx, width, layers - 1, width, key)
 
 
@@ -66,14 +70,15 @@ class ParametricConfig:
 
 @dataclass(frozen=True)
 class AttentionConfig:
-    """`layers` layers in all, the last one linear; a `width` of 0 stands for dim(x)."""
+    """`layers` layers in all, the last one linear; a `width` of 0 stands for dim(x). The paper has one head."""
 
     kind: Literal["attention"] = "attention"
     width: Size = 128
     layers: Depth = 3
+    heads: Count = 1
 
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Pooling:
-        return Attention(sizes.embedding(self.width, self.layers, key))
+        return Attention(sizes.embedding(self.width, self.layers, self.heads, key), self.heads)
 
 
 @dataclass(frozen=True)
@@ -83,12 +88,13 @@ class DeepKernelConfig:
     kind: Literal["deep-kernel"] = "deep-kernel"
     width: Size = 128
     layers: Depth = 3
+    heads: Count = 1
     scale: Positive = 1.0
     lengthscale: Positive = 1.0
 
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Pooling:
-        a = sizes.embedding(self.width, self.layers, key)
-        return DeepKernel(a, SquaredExponential(self.scale, self.lengthscale))
+        a = sizes.embedding(self.width, self.layers, self.heads, key)
+        return DeepKernel(a, SquaredExponential(self.scale, self.lengthscale), self.heads)
 
 
 @dataclass(frozen=True)
