@@ -10,7 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from examples import TINY
+from metafun import __version__
 from metafun.cli import app
+from metafun.config import load_config
+from metafun.runs import Run
 
 SETTINGS = [part for setting in TINY for part in ("--set", setting)]
 
@@ -92,7 +95,10 @@ def test_mistakes_are_answered_in_one_line(trained, tmp_path):
     assert "unknown preset 'sinusiod'; did you mean 'sinusoid'" in fails("train", "sinusiod")
     assert "unknown key 'training.step'; did you mean 'steps'" in fails("train", "sinusoid", "--set", "training.step=3")
     assert "holds a run already" in fails("train", "sinusoid", "--out", trained, *SETTINGS)
-    assert "was started with other settings" in fails("train", "sinusoid", "--out", trained, "--resume")
+    asked = fails("train", "sinusoid", "--out", trained, "--resume", "--seeds", 2, "--set", "training.steps=70")
+    assert "was started with other settings: model.iterations is 2 there and 5 here" in asked
+    assert "--data is for tasks from a table" in fails("train", "sinusoid", "--data", "mine")
+    assert "there is no folder" in fails("evaluate", trained, "--record", tmp_path / "no" / "results.jsonl")
     assert "is not a run folder" in fails("evaluate", tmp_path)
     assert "is not a run folder" in fails("plot", tmp_path / "nothing")
     (tmp_path / "started").mkdir()
@@ -126,13 +132,32 @@ def test_overwrite_replaces_a_run(trained, tmp_path):
     assert len((path / "metrics.jsonl").read_text().splitlines()) == 2
 
 
+def test_resume_needs_no_settings(tmp_path):
+    """Those of the folder are taken; what was measured before is of another model and goes."""
+    path = tmp_path / "run"
+    run = Run.create(path, load_config("sinusoid", TINY))
+    training = run.train()
+    next(training)
+    training.close()
+    assert "stopped after 10 of 60 steps" in metafun("evaluate", path).stderr and (path / "evaluation.json").exists()
+    assert metafun("train", "sinusoid", "--resume", "--out", path).exit_code == 0
+    assert run.record.step == 60 and not (path / "evaluation.json").exists()
+
+
+def test_the_version_is_told():
+    assert metafun("--version").stdout.strip() == __version__
+
+
 def test_resume_of_nothing_starts(tmp_path):
     assert metafun("train", "sinusoid", "--resume", "--out", tmp_path / "run", *SETTINGS).exit_code == 0
 
 
 @pytest.mark.slow
-def test_the_installed_command_is_quiet_when_not_on_a_terminal(tmp_path):
+def test_away_from_a_terminal_there_is_a_line_for_each_validation(tmp_path):
     command = [sys.executable, "-m", "metafun.cli", "train", "sinusoid", "--out", str(tmp_path / "run"), *SETTINGS]
     result = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"XDG_CACHE_HOME": str(tmp_path)})
     assert result.returncode == 0, result.stderr
-    assert result.stdout == "" and result.stderr.count("\n") == 1
+    first, *validations, last = result.stderr.splitlines()
+    assert result.stdout == "" and "60 steps, 1 seed, on new sinusoids" in first
+    assert [line.split(":")[0] for line in validations] == ["step 20", "step 40", "step 60"]
+    assert "Next: metafun evaluate" in last

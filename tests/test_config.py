@@ -106,6 +106,22 @@ def test_a_broken_file_is_refused(tmp_path, content, message):
         load_config(str(tmp_path / "missing.toml"))
 
 
+def test_patience_without_validation_is_refused():
+    with pytest.raises(InvalidConfig, match=r"training\.validate_every is 0"):
+        load_config("sinusoid", ["training.validate_every=0", "training.patience=3"])
+
+
+def test_a_file_builds_on_its_neighbour(tmp_path):
+    (tmp_path / "below.toml").write_text('base = "sinusoid"\n[training]\nsteps = 7\n')
+    (tmp_path / "above.toml").write_text('base = "below.toml"\n')
+    assert load_config(str(tmp_path / "above.toml")).training.steps == 7
+
+
+def test_changes_are_taken_as_they_are():
+    """A value that only looks like TOML stays text."""
+    assert load_config("features", changes={"tasks.data": "2024"}).tasks.data == "2024"
+
+
 def test_a_file_builds_on_a_preset(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text('base = "sinusoid"\n[training]\nsteps = 7\n')
@@ -184,6 +200,8 @@ def test_multiview_differs_in_the_data_alone(preset):
         ("tasks.ways=1", "tasks.ways = 1, but it must be between 2 and"),
         ("tasks.train_on=[]", "tasks.train_on = [], but it must name splits, none of them twice"),
         ('tasks.train_on=["trian"]', "tasks.train_on[0] = 'trian' is not known; did you mean 'train'?"),
+        ('tasks.train_on=["test"]', "tasks.train_on[0] = 'test' is not known"),
+        ("training.stop=5000", "training.stop = 5000 lies beyond training.steps = 4000."),
     ],
 )
 def test_a_bad_setting_of_a_classifier_is_refused(setting, message):
@@ -203,6 +221,6 @@ def test_a_model_for_features_not_yet_known_is_not_built():
 
 
 def test_ways_are_for_classification():
+    config = load_config("sinusoid", ["evaluation.ways=[5]"])
     with pytest.raises(InvalidConfig, match="sinusoids have no classes"):
-        config = load_config("sinusoid", ["evaluation.ways=[5]"])
-        config.tasks.test(config.evaluation)
+        next(config.tasks.test(config.evaluation))

@@ -40,13 +40,27 @@ def test_rows_have_length_one():
     np.testing.assert_allclose(jnp.linalg.norm(task.context.x, axis=-1), 1, rtol=1e-5)
 
 
+@pytest.mark.parametrize("size", [1e-30, 1e25])
+def test_rows_far_from_one_have_length_one_too(size):
+    """Their squares are beyond float32."""
+    table = Table.of("far", np.float32(size) * clusters().features[:6], ["a"] * 3 + ["b"] * 3, ["train"] * 6)
+    task = Episodes.over(table, ["train"], ways=2, shots=1, queries=2).sample(jax.random.key(1))
+    np.testing.assert_allclose(jnp.linalg.norm(task.context.x, axis=-1), 1, rtol=1e-5)
+
+
 def test_a_row_of_zeros_stays_zero():
     table = Table.of("zeros", np.zeros((6, 3), np.float32), ["a", "a", "a", "b", "b", "b"], ["train"] * 6)
     task = Episodes.over(table, ["train"], ways=2, shots=1, queries=2).sample(jax.random.key(1))
     np.testing.assert_array_equal(task.context.x, 0)
 
 
-def test_no_row_is_drawn_twice_and_none_of_another_class():
+@pytest.mark.parametrize("wide", [False, True])
+def test_no_row_is_drawn_twice_and_none_of_another_class(wide):
+    with jax.enable_x64(wide):
+        check_rows()
+
+
+def check_rows():
     tasks = Episodes.over(numbered(), ["train"], ways=3, shots=2, queries=3)
     batch = sample(tasks)
     starts, counts = np.array([0, 7, 12]), np.array([7, 5, 9])
@@ -98,7 +112,7 @@ def test_noise_has_the_length_it_is_given():
     [
         (dict(ways=4, shots=1, queries=1), "'numbered', train: 4 ways need as many classes, and there are 3"),
         (dict(ways=2, shots=0, queries=1), "shots must be at least 1"),
-        (dict(ways=2, shots=3, queries=3), r"need 6 rows of a class, which these do not have: 'c1' \(5\);"),
+        (dict(ways=2, shots=3, queries=3), r"need 3 \+ 3 rows of a class, which these do not have: 'c1' \(5\);"),
         (dict(ways=2, shots=3, queries=5), r"'c0' \(7\), 'c1' \(5\);"),
     ],
 )

@@ -148,13 +148,63 @@ def test_only_a_bias_tells_features_without_a_common_direction_apart():
     assert accuracy_after_training("model.decoder.bias=false") < 0.6
 
 
-def test_calibration_error_of_one_that_is_always_sure_and_half_right(tmp_path):
-    results = evaluate(Trainer(tiny()).models(Trainer(tiny()).start().parameters), tiny().resolved())
-    summary = results["ece_3way_1shot"]
-    reliability = np.array(summary["reliability"])
-    assert reliability[:, 0].sum() == pytest.approx(1)
-    assert reliability[:, 2].sum() == pytest.approx(results["accuracy_3way_1shot"]["mean"], abs=1e-5)
-    assert summary["mean"] == pytest.approx(abs(reliability[:, 1] - reliability[:, 2]).sum(), abs=1e-5)
+def test_one_that_knows_nothing_is_as_sure_as_it_is_right():
+    """With a step size of 0 every class has probability ⅓, and it says the same class each time."""
+    trainer = Trainer(tiny("model.step_size=0.0"))
+    results = evaluate(trainer.models(trainer.start().parameters), trainer.config)
+    np.testing.assert_allclose(np.sum(results["ece_3way_1shot"]["reliability"], axis=0), [1, 1 / 3, 1 / 3], rtol=1e-5)
+    assert results["ece_3way_1shot"]["mean"] == pytest.approx(0, abs=1e-6)
+    assert results["log_likelihood_3way_1shot"]["mean"] == pytest.approx(-np.log(3))
+
+
+def test_data_that_cannot_serve_leave_no_folder_behind(tmp_path):
+    path = tmp_path / "run"
+    arguments = ("train", "features", "--data", "clusters", "--out", path, *SETTINGS)
+    assert "need 1 + 40 rows of a class" in fails(*arguments, "--set", "tasks.queries=40")
+    assert "val: 6 ways need as many classes, and there are 5" in fails(*arguments, "--set", "tasks.ways=6")
+    assert not path.exists()
+
+
+def test_a_run_knows_its_file_from_anywhere(tmp_path, monkeypatch):
+    table = clusters()
+    labels = [rows.name for rows in table.classes for _ in range(rows.count)]
+    splits = [rows.split for rows in table.classes for _ in range(rows.count)]
+    np.savez(tmp_path / "2024.npz", X=table.features, y=labels, split=splits)
+    monkeypatch.chdir(tmp_path)
+    metafun("train", "features", "--data", "2024.npz", "--out", "run", *SETTINGS)
+    monkeypatch.chdir("/")
+    metafun("evaluate", tmp_path / "run")
+
+
+def test_an_averaged_run_resumes_to_the_bit(tmp_path):
+    whole, parts = (Run.create(tmp_path / name, tiny("training.seeds=[0,1]")) for name in ("whole", "parts"))
+    assert whole.config.training.average > 0
+    list(whole.train())
+    while not parts.checkpoint_file.exists() or parts.record.step < 60:
+        training = parts.train()
+        next(training)
+        training.close()
+    for which in ("best", "last"):
+        for a, b in zip(*(jax.tree.leaves(run.models(which)) for run in (whole, parts)), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_seeds_of_episodes_train_the_same_alone_and_in_company():
+    together, alone = (Trainer(tiny(f"training.seeds={seeds}")) for seeds in ("[3,4]", "[4]"))
+    *_, (a, _) = together.run(together.start())
+    *_, (b, _) = alone.run(alone.start())
+    np.testing.assert_allclose(a.parameters[1], b.parameters[0], atol=1e-4)
+
+
+def test_an_overwritten_protocol_does_not_trip_over_its_old_end(tmp_path):
+    """Interrupted after `tune` was replaced, it goes on: the old `final` went first."""
+    folder = tmp_path / "run"
+    arguments = ("protocol", "features", "--data", "clusters", "--out", folder, *SETTINGS)
+    metafun(*arguments)
+    metafun(*arguments, "--overwrite", "--set", "training.learning_rate=2e-2")
+    metafun("protocol", "features", "--out", folder, "--resume")
+    assert Run(folder / "final").config.training.learning_rate == 2e-2
+    assert f"left its model in {folder / 'final'}" in fails("evaluate", folder)
 
 
 def test_the_interval_is_over_tasks_and_the_deviation_over_seeds():
@@ -168,10 +218,10 @@ def test_the_interval_is_over_tasks_and_the_deviation_over_seeds():
 def test_the_table_is_an_argument_of_the_compiled_step():
     """As a constant it would be copied into the program, and compiled anew with every table."""
     trainer = Trainer(tiny())
-    state = trainer.start()
+    state, tasks = trainer.start(), trainer.config.tasks.training()
     lowered = jax.jit(lambda p, o, t, s: trainer._steps(p, o, t, s)).lower(
-        state.parameters, state.optimiser, trainer.tasks, np.arange(2)
+        state.parameters, state.optimiser, tasks, np.arange(2)
     )
-    features = "x".join(map(str, trainer.tasks.features.shape))
+    features = "x".join(map(str, tasks.features.shape))
     constants = [line for line in lowered.as_text().splitlines() if "constant" in line and f"<{features}x" in line]
     assert f"tensor<{features}xf32>" in lowered.as_text() and not constants

@@ -4,12 +4,13 @@ import re
 import shutil
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from examples import TINY
 from metafun.cli import app
 from metafun.config import load_config
-from metafun.report import rendered
+from metafun.report import PAGES, rendered
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -19,8 +20,11 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
 
 
-def test_the_tables_are_rendered_from_the_results():
-    assert rendered(README, ROOT / "results") == README, "run: python -m metafun.report"
+@pytest.mark.parametrize("page", PAGES)
+def test_the_tables_are_rendered_from_the_results(page):
+    text = (ROOT / page).read_text("utf-8")
+    assert rendered(text, ROOT / "results") == text, "run: python -m metafun.report"
+    assert "<!-- results: " in text
 
 
 def test_the_quickstart_runs(tmp_path, monkeypatch, capsys):

@@ -93,6 +93,7 @@ class SoftmaxWeights(Decoder):
 
     μ and s are one linear map of rᵏ; σ = max(exp(s) − (1 − √(2/(N + dx))), 1e-10) starts near Glorot's scale.
     Each wᵏ meets one x only, so that x·wᵏ itself is drawn: ∼ 𝒩(x·μ, x²·σ²), one normal number instead of dx.
+    N counts all classes that there is room for, which is to be that of the task in training.
     With a `bias` x gets a last entry of 1. Without one, only inputs with a common direction (as those of a network
     that ends in ReLU have) can be told apart: rᵏ knows how similar inputs are, and nothing of where they point.
     """

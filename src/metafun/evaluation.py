@@ -31,7 +31,7 @@ def validate(models: MetaFun, tasks: Tasks, config: Config) -> list[float]:
 def evaluate(models: MetaFun, config: Config) -> dict[str, dict[str, Any]]:
     """A summary of each `<metric>_<kind of test tasks>`."""
     results: dict[str, dict[str, Any]] = {}
-    for kind, tasks in config.tasks.test(config.evaluation).items():
+    for kind, tasks in config.tasks.test(config.evaluation):
         # The tasks of a kind are the same whichever other kinds are asked for.
         key = jax.random.fold_in(jax.random.key(config.evaluation.seed), zlib.crc32(kind.encode()))
         # Matrix products at full precision: a reported number must not depend on the device's fast mode.

@@ -1,5 +1,7 @@
 """MetaFun: a task is encoded into a function r(·) by T iterative functional updates (Section 2)."""
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -96,13 +98,14 @@ class MetaFun(eqx.Module):
         weights = [p.weights(k, k, context.mask) for p, k in zip(self.pools, keys, strict=True)]
         classes = self.likelihood.classes(context)
 
-        def loss(r: Float[Array, "n *k dr"]) -> Float[Array, ""]:
-            prediction = self.likelihood(self.decode(r, context.x, key), classes)
+        def loss(t: int, r: Float[Array, "n *k dr"]) -> Float[Array, ""]:
+            noise = None if key is None else jax.random.fold_in(key, t)
+            prediction = self.likelihood(self.decode(r, context.x, noise), classes)
             return masked_mean(self.likelihood.loss(prediction, context.y), context.mask)
 
         r, us = _for_each_class(self.initial(context.x, key), classes), []
         for t in range(self.iterations):
-            u = self.updates[t % len(self.updates)](context, r, loss)
+            u = self.updates[t % len(self.updates)](context, r, partial(loss, t))
             r = r - self.step_size * pool(weights[t % len(weights)], u)
             us.append(u)
         return FunctionalRepresentation(

@@ -33,7 +33,7 @@ def draw(run: Run) -> dict[str, Path]:
     """All figures of a run, the one that shows predictions first."""
     config, model, figures = run.config, run.model(), {}
     if isinstance(config.tasks, EpisodesConfig):
-        tasks = next(iter(config.tasks.test(config.evaluation).values()))
+        _, tasks = next(config.tasks.test(config.evaluation))
         if (image := config.tasks.table().image) is not None:
             figures["episodes"] = plot_episodes(model, tasks, image, config.evaluation.seed, run.path / "episodes.png")
         figures["reliability"] = plot_reliability(run.models(), config, run.path / "reliability.png")
@@ -88,27 +88,22 @@ def plot_reliability(models: MetaFun, config: Config, path: Path) -> Path:
     figure = Figure(figsize=(4.2 * len(found), 4.2), layout="constrained")
     for axis, (name, value) in zip(np.ravel(figure.subplots(1, len(found))), found.items(), strict=True):
         _draw_reliability(axis, np.array(value["reliability"]))
-        kind = name.removeprefix("ece_").replace("_", " ")
-        axis.set_title(f"{kind}: calibration error {value['mean']:.3f}", fontsize=10)
+        kind = name.removeprefix("ece_").replace("way_", "-way ").replace("shot", "-shot")
+        axis.set_title(f"{kind}: calibration error {value['mean']:.3f} on {RELIABILITY_TASKS} tasks", fontsize=10)
     return _save(figure, path)
 
 
 def plot_training(metrics: Sequence[dict[str, Any]], path: Path) -> Path:
-    """Training loss and validation error of every seed over the steps."""
-    figure = Figure(figsize=(6, 3.6), layout="constrained")
-    axis = figure.subplots()
-    curves = {"training loss": ("loss", SHADES(0.5)), "validation error": ("validation", RED)}
-    for label, (name, color) in curves.items():
+    """Training loss and validation error of every seed over the steps, each in a panel of its own."""
+    figure = Figure(figsize=(9, 3.2), layout="constrained")
+    curves = {"training loss": ("loss", SHADES(0.6)), "validation error": ("validation", RED)}
+    for axis, (label, (name, color)) in zip(figure.subplots(1, 2), curves.items(), strict=True):
         entries = [entry for entry in metrics if name in entry]
-        steps = [entry["step"] for entry in entries]
-        for seed, values in enumerate(zip(*(entry[name] for entry in entries), strict=True)):
-            axis.plot(steps, values, color=color, lw=1, label=label if seed == 0 else None)
-    # A log-likelihood may make the loss negative.
-    positive = all(min(entry["loss"]) > 0 for entry in metrics)
-    axis.set(xlabel="step", yscale="log" if positive else "linear")
-    if metrics:
-        axis.legend(frameon=False)
-    _plain(axis)
+        values = np.array([entry[name] for entry in entries]).reshape(len(entries), -1)
+        axis.plot([entry["step"] for entry in entries], values, "." if len(entries) == 1 else "-", color=color, lw=1)
+        # A log-likelihood may make the loss negative.
+        axis.set(xlabel="step", ylabel=label, yscale="log" if values.size and values.min() > 0 else "linear")
+        _plain(axis)
     return _save(figure, path)
 
 
@@ -177,8 +172,15 @@ def _draw_reliability(axis: Axes, reliability: Float[np.ndarray, "bins 3"]) -> N
     edges, width = np.arange(len(share)) / len(share), 1 / len(share)
     there = share > 0
     axis.bar(edges, share, width, align="edge", color="0.88", label="share of the predictions")
-    axis.plot([0, 1], [0, 1], color=GREY, lw=1, ls=(0, (4, 3)), label="as sure as right")
-    axis.plot(confidence[there] / share[there], accuracy[there] / share[there], "o-", color=SHADES(0.8), label="found")
+    axis.plot([0, 1], [0, 1], color=GREY, lw=1, ls=(0, (4, 3)), label="perfectly calibrated")
+    axis.plot(
+        confidence[there] / share[there],
+        accuracy[there] / share[there],
+        "o-",
+        color=SHADES(0.8),
+        clip_on=False,
+        label="this model",
+    )
     axis.set(xlabel="confidence", ylabel="accuracy", xlim=(0, 1), ylim=(0, 1), aspect="equal")
     axis.legend(frameon=False, fontsize=8, loc="upper left")
     _plain(axis)

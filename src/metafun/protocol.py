@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .config import Config, EpisodesConfig
-from .errors import InvalidConfig
+from .errors import InvalidConfig, InvalidRun
 from .runs import Run
 
 
@@ -28,6 +28,8 @@ def check(config: Config) -> EpisodesConfig:
 def choose(tuned: Run) -> dict[str, Any]:
     """The step whose error on val, the mean over the seeds, is least, and that error."""
     entries = [entry for entry in tuned.metrics() if "validation" in entry]
+    if not entries:
+        raise InvalidRun(f"{tuned.path}/metrics.jsonl has no validation to choose by; start again with --overwrite.")
     best = min(entries, key=lambda entry: float(np.mean(entry["validation"])))
     return {"step": best["step"], "error": float(np.mean(best["validation"])), "seeds": best["validation"]}
 
@@ -38,5 +40,5 @@ def final_config(tuned: Run) -> Config:
     return dataclasses.replace(
         config,
         tasks=dataclasses.replace(check(config), train_on=("train", "val")),
-        training=dataclasses.replace(config.training, stop=choose(tuned)["step"], validate_every=0),
+        training=dataclasses.replace(config.training, stop=choose(tuned)["step"], validate_every=0, patience=None),
     )

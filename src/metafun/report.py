@@ -1,6 +1,6 @@
 """Renders what was measured: the README's tables come from results/*.jsonl and are never typed.
 
-`python -m metafun.report` rewrites the tables in README.md.
+`python -m metafun.report` rewrites the tables in README.md and docs/.
 """
 
 import json
@@ -23,6 +23,36 @@ PAPER_ACCURACY = {
     "tiered-kfp-1shot": (67.27, 0.20),
     "tiered-dfp-5shot": (82.81, 0.15),
     "tiered-kfp-5shot": (83.28, 0.12),
+}
+_LARGE_BATCHES = {"training.batch=48", "training.schedule=cosine", "training.warmup=100"}
+CHOICES: dict[str, set[str]] = {
+    "the preset": set(),
+    "average 0.99": {"training.average=0.99"},
+    "noise 0.3": {"tasks.noise=0.3"},
+    "noise 0.5": {"tasks.noise=0.5"},
+    "noise 0.8": {"tasks.noise=0.8"},
+    "noise 1.2": {"tasks.noise=1.2"},
+    "noise 0.5, average, r and u twice as wide": {
+        "tasks.noise=0.5",
+        "training.average=0.99",
+        "model.representation=128",
+        "model.update.width=128",
+    },
+    "noise 0.8, average, batch 48, cosine from 3e-4": {
+        "tasks.noise=0.8",
+        "training.average=0.99",
+        "training.learning_rate=0.0003",
+        *_LARGE_BATCHES,
+    },
+    "the same from 1e-3": {
+        "tasks.noise=0.8",
+        "training.average=0.99",
+        "training.learning_rate=0.001",
+        *_LARGE_BATCHES,
+    },
+    "GELU": {"model.activation=gelu"},
+    "no label smoothing": {"model.loss.label_smoothing=0.0"},
+    "parameters of their own for each iteration": {"model.per_iteration=true"},
 }
 
 
@@ -47,13 +77,30 @@ def render_features(results: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-TABLES = {"sinusoid": render_sinusoid, "features": render_features}
+def render_choices(results: Path) -> str:
+    """What each change of the training does on val, in 1-shot and in 5-shot tasks."""
+    lines = ["| | `mini-dfp-1shot` | `mini-kfp-5shot` | steps |", "|---|---|---|---|"]
+    records = _records(results / "choices-miniimagenet.jsonl")
+    for label, settings in CHOICES.items():
+        found = [
+            next(r for r in records if r["preset"] == preset and _without_steps(r["settings"]) == settings)
+            for preset in ("mini-dfp-1shot", "mini-kfp-5shot")
+        ]
+        cells = [f"{50 * sum(record['accuracy']):.1f}" for record in found]
+        lines.append(f"| {label} | {' | '.join(cells)} | {found[0]['steps']:,} |")
+    return "\n".join(lines) + "\n"
+
+
+TABLES = {"sinusoid": render_sinusoid, "features": render_features, "choices": render_choices}
+PAGES = ("README.md", "docs/deviations.md")
 
 
 def rendered(page: str, results: Path) -> str:
-    """The page with each table between its two marks."""
+    """The page with each of its tables between its two marks."""
     for name, render in TABLES.items():
         start, end = f"<!-- results: {name} -->\n", "<!-- /results -->\n"
+        if start not in page:
+            continue
         before, rest = page.split(start)
         page = before + start + "\n" + render(results) + "\n" + end + rest.split(end, 1)[1]
     return page
@@ -69,6 +116,10 @@ def _records(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
+def _without_steps(settings: list[str]) -> set[str]:
+    return {setting for setting in settings if not setting.startswith("training.steps=")}
+
+
 def _sinusoid_row(record: dict[str, Any]) -> str:
     seeds = len(tomllib.loads(record["config"])["training"]["seeds"])
     command = "make demo" if record["run"] == "demo" else f"metafun train {record['run']} --seeds {seeds}"
@@ -80,13 +131,14 @@ def _sinusoid_row(record: dict[str, Any]) -> str:
 
 def _features_row(record: dict[str, Any]) -> str:
     config = tomllib.loads(record["config"])
-    command = f"metafun protocol {record['preset']} --data {config['tasks']['data']}"
+    seeds = len(config["training"]["seeds"])
+    command = f"metafun protocol {record['preset']} --data {config['tasks']['data']} --seeds {seeds}"
     accuracy = next(value for name, value in record["metrics"].items() if name.startswith("accuracy"))
     ece = next(value for name, value in record["metrics"].items() if name.startswith("ece"))
     paper = PAPER_ACCURACY.get(record["preset"])
     cells = (
         f"`{command}`",
-        f"{100 * accuracy['mean']:.2f} ± {100 * accuracy['std']:.2f}",
+        f"{100 * accuracy['mean']:.2f}" + ("" if accuracy["std"] is None else f" ± {100 * accuracy['std']:.2f}"),
         f"± {100 * accuracy['interval']:.2f}",
         f"{ece['mean']:.3f}",
         f"{record['validation']['step']:,}",
@@ -96,5 +148,5 @@ def _features_row(record: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    readme = Path("README.md")
-    readme.write_text(rendered(readme.read_text("utf-8"), Path("results")), "utf-8")
+    for page in map(Path, PAGES):
+        page.write_text(rendered(page.read_text("utf-8"), Path("results")), "utf-8")

@@ -78,9 +78,10 @@ class Run:
         self._metrics_file = path / "metrics.jsonl"
         config_file = path / "config.toml"
         if not config_file.is_file():
-            raise InvalidRun(
-                f"{path} is not a run folder: it has no config.toml. Start one with: metafun train PRESET --out {path}"
-            )
+            hint = f"Start one with: metafun train PRESET --out {path}"
+            if (path / "final" / "config.toml").is_file():
+                hint = f"The protocol left its model in {path / 'final'}"
+            raise InvalidRun(f"{path} is not a run folder: it has no config.toml. {hint}")
         try:
             self.config = load_config(str(config_file))
         except InvalidConfig as error:
@@ -99,12 +100,19 @@ class Run:
                     f"{path} holds a run already; add --resume to go on with it, --overwrite to replace it, "
                     "or choose another --out."
                 )
-            for name in FILES:
-                (path / name).unlink(missing_ok=True)
         config = config.resolved()
         path.mkdir(parents=True, exist_ok=True)
-        write_atomically(path / "config.toml", config.to_toml().encode())
+        with locked(path):
+            for name in FILES:
+                (path / name).unlink(missing_ok=True)
+            write_atomically(path / "config.toml", config.to_toml().encode())
         return cls(path)
+
+    def clear(self) -> None:
+        """Leaves nothing of the run."""
+        with locked(self.path):
+            for name in (*FILES, "config.toml"):
+                (self.path / name).unlink(missing_ok=True)
 
     @staticmethod
     def is_free(path: Path) -> bool:
@@ -160,6 +168,8 @@ class Run:
             chunks = iter(()) if progress.record.stopped_early else trainer.run(progress.state)
             try:
                 for state, losses in chunks:
+                    # What was measured before is not of the model that is there from now on.
+                    (self.path / "evaluation.json").unlink(missing_ok=True)
                     progress, report = self._advance(trainer, validation, progress, state, losses, began)
                     if time.monotonic() - saved_at > SECONDS_BETWEEN_CHECKPOINTS:
                         self._save(trainer, progress)

@@ -36,6 +36,14 @@ def to_table(config: Any) -> dict[str, Any]:
     }
 
 
+def flatten(table: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    """`{"a": {"b": 1}}` as `{"a.b": 1}`."""
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        flat |= flatten(value, f"{where}{key}.") if isinstance(value, Mapping) else {where + key: value}
+    return flat
+
+
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """`base` with the keys of `over` laid on top. A table that names another kind brings its own defaults."""
     merged = dict(base)

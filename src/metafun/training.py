@@ -38,7 +38,6 @@ class Trainer:
 
     def __init__(self, config: Config):
         self.config = config = config.resolved()
-        self.tasks = config.tasks.training()
         self.optimiser = build_optimiser(config.training)
         self.unravel = unraveller(config)
         self._chunk = eqx.filter_jit(self._steps)
@@ -54,7 +53,7 @@ class Trainer:
         training = self.config.training
         # Placed as the chunks return it; otherwise the second chunk would be compiled again. The tasks' data go
         # with it: once to each device, for all steps.
-        state, tasks = replicate((state, self.tasks), task_mesh(training.batch))
+        state, tasks = replicate((state, self.config.tasks.training()), task_mesh(training.batch))
         while state.step < training.end:
             length = min(training.chunk, training.end - state.step)
             parameters, optimiser, losses = self._chunk(

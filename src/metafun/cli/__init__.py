@@ -21,6 +21,6 @@ def main() -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that lacks a character still gets the table
     use_all_cores()
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "metafun" / "compiled"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "metafun" / "compiled"
     jax.config.update("jax_compilation_cache_dir", os.environ.get("JAX_COMPILATION_CACHE_DIR", str(cache)))
     app()

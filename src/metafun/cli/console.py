@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from typer.core import TyperGroup
 
+from .. import __version__
 from ..errors import MetaFunError
 from ..files import write_atomically
 
@@ -26,16 +27,17 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except (MetaFunError, OSError) as error:
-            self._fail(str(error), 2)
+            self._fail(f"[bold red]error:[/] {escape(str(error))}", 2)
         except jax.errors.JaxRuntimeError as error:
             if "RESOURCE_EXHAUSTED" not in str(error):
                 raise
-            self._fail("not enough memory; make the model, training.batch or training.seeds smaller.", 2)
+            remedy = "make the model, training.batch or training.seeds smaller."
+            self._fail(f"[bold red]error:[/] not enough memory; {remedy}", 2)
         except KeyboardInterrupt as interrupt:
-            self._fail(str(interrupt) or "interrupted.", 130)
+            self._fail(escape(str(interrupt) or "interrupted."), 130)
 
     def _fail(self, message: str, code: int) -> None:
-        err.print(f"[bold red]error:[/] {escape(message)}")
+        err.print(message)
         raise typer.Exit(code) from None
 
 
@@ -53,7 +55,17 @@ def append_json(path: Path | None, content: dict[str, Any]) -> None:
 app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     help="Meta-learning with functional representations. Start with: [bold]metafun demo[/]",
 )
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False,
+) -> None:
+    if version:
+        out.print(__version__)
+        raise typer.Exit

@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 
 from .. import __version__
-from ..config import presets
+from ..config import describe_preset, presets
 from ..runs import Run
 from . import running
 from .console import AsJson, app, append_json, err, out, write_json
@@ -48,11 +48,12 @@ def train(
     """
     path = out_dir or Path("runs") / Path(preset).stem
     config = running.configure(preset, settings, seeds, data)
-    run = running.open_run(path, config, overwrite=overwrite, resume=resume)
+    as_it_is = not settings and seeds is None and data is None
+    run = running.open_run(path, config, overwrite=overwrite, resume=resume, as_it_is=as_it_is)
     running.train(run)
-    error, count = run.record.best_error, len(config.training.seeds)
-    message = f"best validation error {np.mean(error):.5f}, mean of {count} seed(s)" if error else "trained"
-    err.print(escape(f"{path}: {message}. Next: metafun evaluate {path}"))
+    errors = run.record.best_error
+    best = f"best validation error {np.mean(errors):.5f}. " if errors else ""
+    err.print(escape(f"{best}Next: metafun evaluate {path}"))
 
 
 @app.command()
@@ -71,10 +72,12 @@ def evaluate(
         typer.Option("--ways", min=2, help="Classes in a task; may be given again.", show_default=False),
     ] = None,
     data: Data = None,
-    last: Annotated[bool, typer.Option("--last", help="The last parameters, not the best on validation.")] = False,
+    last: Annotated[
+        bool, typer.Option("--last", help="The last parameters, without averaging, not the best on validation.")
+    ] = False,
     record: Record = None,
 ) -> None:
-    """Measure a trained run on fixed, seeded test tasks.
+    """Measure a trained run on fixed, seeded test tasks; RUN/evaluation.json keeps the latest result.
 
     Examples:
 
@@ -84,9 +87,10 @@ def evaluate(
 
       metafun evaluate runs/features --ways 5 --ways 20
     """
-    values = {"tasks": tasks, "shots": shots or None, "ways": ways or None}
-    settings = [f"evaluation.{name}={value}" for name, value in values.items() if value is not None]
-    results = running.measure(Run(path), "last" if last else "best", settings, data)
+    running.check_record(record)
+    values = {"evaluation.tasks": tasks, "evaluation.shots": shots or None, "evaluation.ways": ways or None}
+    changes = {key: value for key, value in values.items() if value is not None}
+    results = running.measure(Run(path), "last" if last else "best", changes, data)
     if as_json:
         print(json.dumps(results))
     else:
@@ -114,10 +118,13 @@ def info(as_json: AsJson = False) -> None:
         **{name: version(name) for name in ("jax", "equinox", "optax", "numpy")},
         "platform": platform.platform(),
         "devices": [device.device_kind for device in jax.local_devices()],
-        "presets": presets(),
+        "presets": {name: describe_preset(name) for name in presets()},
     }
     if as_json:
         print(json.dumps(facts))
         return
     for name, value in facts.items():
-        out.print(f"{name:10} {', '.join(value) if isinstance(value, list) else value}")
+        if isinstance(value, dict):
+            out.print(f"{name}:", *(f"  {key:26} {text}" for key, text in value.items()), sep="\n")
+        else:
+            out.print(f"{name:10} {', '.join(value) if isinstance(value, list) else value}")

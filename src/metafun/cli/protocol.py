@@ -8,6 +8,7 @@ import typer
 from rich.markup import escape
 
 from .. import protocol as steps
+from ..runs import Run
 from . import running
 from .console import AsJson, app, append_json, err, write_json
 from .experiments import Preset
@@ -19,7 +20,7 @@ def protocol(
     preset: Preset,
     settings: Settings = None,
     data: Data = None,
-    seeds: Seeds = 5,
+    seeds: Seeds = None,
     out_dir: Annotated[
         Path | None, typer.Option("--out", help="Folder; runs/PRESET-protocol if not given.", show_default=False)
     ] = None,
@@ -38,20 +39,25 @@ def protocol(
 
       metafun protocol mini-kfp-5shot --data mine --record results/mine.jsonl
     """
+    running.check_record(record)
     config = running.configure(preset, settings, seeds, data)
     steps.check(config)
     folder = out_dir or Path("runs") / f"{Path(preset).stem}-protocol"
     tune_path, final_path = steps.paths(folder)
-    tuned = running.open_run(tune_path, config, overwrite=overwrite, resume=resume)
-    running.train(tuned, "tuning on val")
+    if overwrite and (final_path / "config.toml").exists():
+        Run(final_path).clear()  # it belongs to the tuning that is about to go
+    as_it_is = not settings and seeds is None and data is None
+    tuned = running.open_run(tune_path, config, overwrite=overwrite, resume=resume, as_it_is=as_it_is)
+    running.train(tuned, "tuning")
     chosen = steps.choose(tuned)
     err.print(escape(f"val is best after {chosen['step']} steps: accuracy {1 - chosen['error']:.2%}"))
     final = running.open_run(final_path, steps.final_config(tuned), overwrite=overwrite, resume=resume)
-    running.train(final, "training on train+val")
+    running.train(final, "final training")
     results = running.measure(final) | {"run": folder.name, "preset": preset, "validation": chosen}
     if as_json:
         print(json.dumps(results))
     else:
         running.show(results)
+    err.print(escape(f"the model is in {final_path}. Next: metafun plot {final_path}"))
     write_json(folder / "evaluation.json", results)
     append_json(record, results)

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,6 +23,7 @@ from ..evaluation import evaluate
 from ..nn import count_parameters
 from ..report import PAPER, number
 from ..runs import Run
+from ..schema import flatten, to_table
 from .console import err, out
 
 Settings = Annotated[
@@ -30,7 +31,7 @@ Settings = Annotated[
 ]
 Data = Annotated[str | None, typer.Option("--data", help="A table of features: a name or a path.", show_default=False)]
 Seeds = Annotated[
-    int | None, typer.Option("--seeds", min=1, help="Train this many seeds at once: 0, 1, …", show_default=False)
+    int | None, typer.Option("--seeds", min=1, help="Seeds trained at once: 0, 1, …", show_default="as the preset says")
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the run in the folder.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on where the run in the folder stopped.")]
@@ -41,31 +42,42 @@ Record = Annotated[
 
 def configure(source: str, settings: Sequence[str] | None, seeds: int | None, data: str | None) -> Config:
     """A preset or file, with the settings that have options of their own."""
-    settings = list(settings or ())
-    named = {"training.seeds": None if seeds is None else list(range(seeds)), "tasks.data": data}
-    for key, value in named.items():
-        if value is None:
-            continue
-        option = "--" + key.split(".")[1]
-        if any(setting.startswith(key + "=") for setting in settings):
-            raise InvalidConfig(f"{option} and --set {key}=… say the same thing; give one of them.")
-        settings.append(f"{key}={value}")
-    return load_config(source, settings)
+    changes = {"training.seeds": None if seeds is None else list(range(seeds)), "tasks.data": data}
+    changes = {key: value for key, value in changes.items() if value is not None}
+    for key in changes:
+        if any(setting.startswith(key + "=") for setting in settings or ()):
+            raise InvalidConfig(f"--{key.split('.')[1]} and --set {key}=… say the same thing; give one of them.")
+    if data is not None:
+        expect_episodes(load_config(source))
+    return load_config(source, settings or (), changes)
 
 
-def open_run(path: Path, config: Config, *, overwrite: bool, resume: bool) -> Run:
+def expect_episodes(config: Config) -> EpisodesConfig:
+    """The tasks, if it makes sense to name data for them."""
+    if not isinstance(config.tasks, EpisodesConfig):
+        raise InvalidConfig(f"--data is for tasks from a table of features; tasks.kind = '{config.tasks.kind}'.")
+    return config.tasks
+
+
+def open_run(path: Path, config: Config, *, overwrite: bool, resume: bool, as_it_is: bool = False) -> Run:
+    """A new run, or with `resume` the one in the folder: `as_it_is`, or if it has the settings asked for."""
     if overwrite and resume:
         raise InvalidConfig("--resume and --overwrite contradict each other; give one of them.")
     if not resume or Run.is_free(path):
         return Run.create(path, config, overwrite=overwrite)
     run = Run(path)
-    if run.config != config.resolved():
-        raise InvalidConfig(f"{path} was started with other settings; see its config.toml, or choose another --out.")
+    if not as_it_is and run.config != (asked := config.resolved()):
+        there, here = (flatten(to_table(c)) for c in (run.config, asked))
+        key = next(key for key in {**there, **here} if there.get(key) != here.get(key))
+        raise InvalidConfig(
+            f"{path} was started with other settings: {key} is {there.get(key)} there and {here.get(key)} here. "
+            "Leave the settings out to go on with those of the folder, or choose another --out."
+        )
     return run
 
 
 def train(run: Run, title: str = "training") -> None:
-    """Trains with a progress bar on a terminal, in silence elsewhere."""
+    """Trains with a progress bar on a terminal, and with a line for each validation elsewhere."""
     columns = (
         TextColumn(title),
         BarColumn(),
@@ -75,14 +87,21 @@ def train(run: Run, title: str = "training") -> None:
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    end = run.config.training.end
+    end, seeds = run.config.training.end, len(run.config.training.seeds)
+    err.print(escape(f"{run.path}: {title}, {end:,} steps, {count(seeds, 'seed')}, on {run.config.tasks.trained_on}"))
     with Progress(*columns, console=err, disable=not err.is_terminal) as bar, _stop_signal() as stopped:
         task = bar.add_task("", total=end, loss="…", rate="compiling, …")
         for report in run.train():
             loss, rate = f"{np.mean(report.loss):.4f}", f"{report.tasks_per_second:,.0f}"
             bar.update(task, completed=report.record.step, loss=loss, rate=rate)
+            if report.validation is not None and not err.is_terminal:
+                err.print(f"step {report.record.step}: loss {loss}, validation error {np.mean(report.validation):.5f}")
             if stopped.is_set() and report.record.step < end:
                 raise KeyboardInterrupt(f"stopped at step {report.record.step}; --resume goes on from there.")
+
+
+def count(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 @contextlib.contextmanager
@@ -96,6 +115,7 @@ def _stop_signal() -> Iterator[threading.Event]:
     def stop(signum: int, frame: Any) -> None:
         stopped.set()
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        err.print("stopping after this chunk of steps; Ctrl-C again stops at once")
 
     previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -105,16 +125,22 @@ def _stop_signal() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def measure(run: Run, which: str = "best", settings: Sequence[str] = (), data: str | None = None) -> dict[str, Any]:
+def measure(
+    run: Run, which: str = "best", changes: Mapping[str, Any] | None = None, data: str | None = None
+) -> dict[str, Any]:
     """The metrics over the seeds, and all one needs to know where the numbers come from."""
-    config = load_config(str(run.path / "config.toml"), settings)
+    config = load_config(str(run.path / "config.toml"), changes=changes)
     if data is not None:
-        config = on_other_data(config, data)
+        tasks = dataclasses.replace(expect_episodes(config), data=data, fingerprint=None)
+        config = dataclasses.replace(config, tasks=tasks)
     record, models = run.record, run.models(which)
+    if record.step < run.config.training.end and not record.stopped_early:
+        err.print(f"note: training was stopped after {record.step} of {run.config.training.end} steps")
     return {
         "run": run.path.name,
         "which": which,
         "trained_on": run.config.tasks.trained_on,
+        "tested_on": config.tasks.tested_on,
         "metrics": evaluate(models, config),
         "test_tasks": config.evaluation.tasks,
         "parameters": count_parameters(models) // len(config.training.seeds),
@@ -129,23 +155,24 @@ def measure(run: Run, which: str = "best", settings: Sequence[str] = (), data: s
     }
 
 
-def on_other_data(config: Config, data: str) -> Config:
-    """The same experiment with test tasks from another table of as many features."""
-    if not isinstance(config.tasks, EpisodesConfig):
-        raise InvalidConfig(f"--data is for tasks from a table of features; tasks.kind = '{config.tasks.kind}'.")
-    return dataclasses.replace(config, tasks=dataclasses.replace(config.tasks, data=data, fingerprint=None)).resolved()
-
-
 def show(results: dict[str, Any]) -> None:
     title = f"{results['run']}: {results['test_tasks']:,} test tasks, {results['parameters']:,} parameters"
-    table = Table(title=escape(title), caption=escape(f"trained on {results['trained_on']}"))
-    for column in ("metric", "here", "95 % interval", "the paper"):
+    caption = f"trained on {results['trained_on']}; tested on {results['tested_on']}"
+    table = Table(title=escape(title), caption=escape(caption))
+    published = any(name in PAPER for name in results["metrics"])
+    for column in ("metric", "here", "95 % interval", *(["the paper"] if published else [])):
         table.add_column(column, justify="left" if column == "metric" else "right")
     for name, value in results["metrics"].items():
         interval = "–" if value["interval"] is None else f"± {value['interval']:.5f}"
-        paper = f"{PAPER[name][0]:.3f} ± {PAPER[name][1]:.3f}" if name in PAPER else "–"
-        table.add_row(name, number(value), interval, paper)
+        paper = [f"{PAPER[name][0]:.3f} ± {PAPER[name][1]:.3f}" if name in PAPER else "–"] if published else []
+        table.add_row(name, number(value), interval, *paper)
     out.print(table)
+
+
+def check_record(path: Path | None) -> None:
+    """Before the work, not after it."""
+    if path is not None and not path.absolute().parent.is_dir():
+        raise InvalidConfig(f"--record {path}: there is no folder {path.absolute().parent}; make it first.")
 
 
 def plot(run: Run) -> dict[str, Path]:

@@ -1,7 +1,7 @@
 """Every choice and every default: a frozen dataclass per component, each with `build`."""
 
 from .experiment import Config, TrainingConfig, parse_config
-from .load import load_config, parse_toml, presets
+from .load import describe_preset, load_config, parse_toml, presets
 from .model import MetaFunConfig
 from .tasks import EpisodesConfig, EvaluationConfig, SinusoidConfig
 
@@ -12,6 +12,7 @@ __all__ = [
     "MetaFunConfig",
     "SinusoidConfig",
     "TrainingConfig",
+    "describe_preset",
     "load_config",
     "parse_config",
     "parse_toml",

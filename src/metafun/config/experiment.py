@@ -42,7 +42,7 @@ class TrainingConfig:
     @property
     def end(self) -> int:
         """The step after which training is over."""
-        return min(self.stop or self.steps, self.steps)
+        return self.stop or self.steps
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Config:
 
     def resolved(self) -> "Config":
         """With what only the data can tell."""
-        return dataclasses.replace(self, tasks=self.tasks.resolved())
+        return dataclasses.replace(self, tasks=self.tasks.resolved(validates=self.training.validate_every > 0))
 
     def build_model(self, key: PRNGKeyArray) -> MetaFun:
         return self.model.build(*self.tasks.sizes, key)
@@ -94,6 +94,10 @@ def _check_training(training: TrainingConfig) -> None:
     seeds = training.seeds
     if not seeds or len(set(seeds)) < len(seeds):
         raise InvalidConfig(f"training.seeds = {list(seeds)}, but it must name at least one seed, and none twice.")
+    if training.end > training.steps:
+        raise InvalidConfig(f"training.stop = {training.stop} lies beyond training.steps = {training.steps}.")
+    if training.patience is not None and not training.validate_every:
+        raise InvalidConfig("training.patience waits for validation to improve; training.validate_every is 0.")
     if training.validate_every % training.chunk:
         raise InvalidConfig(
             f"training.validate_every = {training.validate_every} must be a multiple of "

@@ -1,7 +1,7 @@
 """Configurations from presets, TOML files and single settings."""
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,14 @@ def presets() -> list[str]:
     return sorted(f.name.removesuffix(".toml") for f in _preset_folder().iterdir() if f.name.endswith(".toml"))
 
 
-def load_config(source: str, settings: Sequence[str] = ()) -> Config:
-    """A preset's name or the path of a TOML file, with `key.path=value` settings laid on top."""
+def load_config(source: str, settings: Sequence[str] = (), changes: Mapping[str, Any] | None = None) -> Config:
+    """A preset's name or the path of a TOML file, with `key.path=value` settings laid on top, and `changes` by key."""
     # Settings are joined first, so that their order does not matter where one of them names another kind.
     joined: dict[str, Any] = {}
     for setting in settings:
         joined = merge(joined, _setting(setting))
+    for key, value in (changes or {}).items():
+        joined = merge(joined, _nested(key, value))
     # Laid over the defaults, so that a setting may name a part of a table without its kind.
     return parse_config(merge(merge(to_table(Config()), _table(source)), joined))
 
@@ -52,6 +54,8 @@ def _table(source: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
         return table
     if not isinstance(base, str):
         raise InvalidConfig(f"{source}: base = {base!r}, but it must be the name of a preset or TOML file.")
+    if base.endswith(".toml"):
+        base = str(Path(source).parent / base)  # as seen from the file that names it
     return merge(_table(base, (*above, source)), table)
 
 
@@ -64,10 +68,24 @@ def _setting(setting: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         parsed = {}
     # A bare word is a string: --set model.activation=gelu.
-    parsed = parsed["value"] if list(parsed) == ["value"] else value
+    return _nested(key, parsed["value"] if list(parsed) == ["value"] else value)
+
+
+def _nested(key: str, value: Any) -> dict[str, Any]:
     for part in reversed(key.strip().split(".")):
-        parsed = {part: parsed}
-    return parsed
+        value = {part: value}
+    return value
+
+
+def describe_preset(name: str) -> str:
+    """What the first line of a preset says of it, or of the one that it builds on."""
+    text = (_preset_folder() / f"{name}.toml").read_text("utf-8")
+    first = text.splitlines()[0]
+    if first.startswith("# "):
+        return first.removeprefix("# ")
+    table = parse_toml(text, name)
+    data = table.get("tasks", {}).get("data")
+    return f"{table['base']}" + (f" on {data}" if data else "")
 
 
 def _preset_folder() -> Any:

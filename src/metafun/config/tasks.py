@@ -1,15 +1,18 @@
 """The tasks a model learns from and is judged on."""
 
 import dataclasses
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal
 
 from ..data import Table, open_table
 from ..errors import InvalidConfig, InvalidData
 from ..schema import Between
 from ..tasks import Episodes, Sinusoid
-from .values import Count, NonNegative, Seed, Size, Split
+from ..tasks.episodes import check
+from .values import Count, NonNegative, Seed, Size, TrainingSplit
 
 
 @dataclass(frozen=True)
@@ -37,10 +40,10 @@ class SinusoidConfig:
     points: Count | None = None
 
     problem = "regression"
-    trained_on = "new sinusoids"
+    trained_on = tested_on = "new sinusoids"
     sizes = (1, 1)
 
-    def resolved(self) -> "SinusoidConfig":
+    def resolved(self, validates: bool) -> "SinusoidConfig":
         return self
 
     def check(self) -> None:
@@ -57,11 +60,12 @@ class SinusoidConfig:
     def validation(self) -> Sinusoid:
         return self.training()
 
-    def test(self, evaluation: EvaluationConfig) -> dict[str, Sinusoid]:
+    def test(self, evaluation: EvaluationConfig) -> Iterator[tuple[str, Sinusoid]]:
         if evaluation.ways is not None:
             raise InvalidConfig("evaluation.ways is for classification; sinusoids have no classes.")
         targets = evaluation.targets or 100
-        return {f"{n}shot": Sinusoid((n, n), targets, n + targets) for n in evaluation.shots or (5, 10)}
+        for n in evaluation.shots or (5, 10):
+            yield f"{n}shot", Sinusoid((n, n), targets, n + targets)
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,7 @@ class EpisodesConfig:
 
     kind: Literal["episodes"] = "episodes"
     data: str = "glyphs"
-    train_on: tuple[Split, ...] = ("train",)
+    train_on: tuple[TrainingSplit, ...] = ("train",)
     ways: Annotated[int, Between(2, 2**31 - 1)] = 5
     shots: Count = 1
     queries: Count = 15
@@ -89,16 +93,25 @@ class EpisodesConfig:
         return f"{self.data}, {'+'.join(self.train_on)}"
 
     @property
+    def tested_on(self) -> str:
+        return f"{self.data}, test"
+
+    @property
     def sizes(self) -> tuple[int, int]:
         if self.features is None:
             raise InvalidConfig("tasks.features is not known before the data are; use the configuration's resolved().")
         return self.features, 0
 
-    def resolved(self) -> "EpisodesConfig":
+    def resolved(self, validates: bool) -> "EpisodesConfig":
+        """With what the data tell, if such tasks can be drawn from them at all."""
         if self.features is not None and self.fingerprint is not None:
             return self
         table = self.table()
-        return dataclasses.replace(self, features=table.features.shape[1], fingerprint=table.fingerprint)
+        for splits in (self.train_on, ("val",))[: 1 + validates]:
+            check(table, splits, ways=self.ways, shots=self.shots, queries=self.queries)
+        return dataclasses.replace(
+            self, data=_anchored(self.data), features=table.features.shape[1], fingerprint=table.fingerprint
+        )
 
     def check(self) -> None:
         if not self.train_on or len(set(self.train_on)) < len(self.train_on):
@@ -110,22 +123,30 @@ class EpisodesConfig:
         if self.features not in (None, table.features.shape[1]):
             raise InvalidData(f"data '{self.data}' have {table.features.shape[1]} features; expected {self.features}.")
         if self.fingerprint not in (None, table.fingerprint):
-            raise InvalidData(f"data '{self.data}' are not what they were when this run began; put them back.")
+            raise InvalidData(
+                f"data '{self.data}' are not what they were when this run began; put them back, train again with "
+                "--overwrite, or evaluate with --data NAME."
+            )
         return table
 
     def training(self) -> Episodes:
-        return self._episodes(self.train_on, self.ways, self.shots, self.queries, self.noise)
+        sizes = {"ways": self.ways, "shots": self.shots, "queries": self.queries}
+        return Episodes.over(self.table(), self.train_on, **sizes, noise=self.noise)
 
     def validation(self) -> Episodes:
-        return self._episodes(("val",), self.ways, self.shots, self.queries)
+        return Episodes.over(self.table(), ("val",), ways=self.ways, shots=self.shots, queries=self.queries)
 
-    def test(self, evaluation: EvaluationConfig) -> dict[str, Episodes]:
-        queries = evaluation.targets or self.queries
-        return {
-            f"{ways}way_{shots}shot": self._episodes(("test",), ways, shots, queries)
-            for ways in evaluation.ways or (self.ways,)
-            for shots in evaluation.shots or (self.shots,)
-        }
+    def test(self, evaluation: EvaluationConfig) -> Iterator[tuple[str, Episodes]]:
+        """One after another, so that the table is on the device only once."""
+        table, queries = self.table(), evaluation.targets or self.queries
+        for ways in evaluation.ways or (self.ways,):
+            for shots in evaluation.shots or (self.shots,):
+                yield (
+                    f"{ways}way_{shots}shot",
+                    Episodes.over(table, ("test",), ways=ways, shots=shots, queries=queries),
+                )
 
-    def _episodes(self, splits: Sequence[str], ways: int, shots: int, queries: int, noise: float = 0.0) -> Episodes:
-        return Episodes.over(self.table(), splits, ways=ways, shots=shots, queries=queries, noise=noise)
+
+def _anchored(data: str) -> str:
+    """A path that leads to the same file from wherever the run is used; a name stays a name."""
+    return str(Path(data).expanduser().resolve()) if os.sep in data or data.endswith(".npz") else data

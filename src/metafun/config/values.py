@@ -13,7 +13,8 @@ Real = Annotated[float, Between(-1e30, 1e30)]
 NonNegative = Annotated[float, Between(0, 1e30)]
 Positive = Annotated[float, Between(1e-30, 1e30)]
 Share = Annotated[float, Between(0, 1)]
-# A share that leaves something: nothing can be scaled up from zero.
+# A share that leaves something.
 Part = Annotated[float, Between(0, 0.999)]
 Activation = Literal["relu", "gelu", "silu", "tanh"]
-Split = Literal["train", "val", "test"]
+# Test classes are never trained on.
+TrainingSplit = Literal["train", "val"]

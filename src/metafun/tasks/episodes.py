@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from ..data import Table
-from ..data.table import ClassRows
 from ..errors import InvalidData
 from ..task import Points, Task
 from .tasks import Tasks
@@ -37,12 +36,12 @@ class Episodes(Tasks):
         cls, table: Table, splits: Sequence[str], *, ways: int, shots: int, queries: int, noise: float = 0.0
     ) -> "Episodes":
         """Tasks over the classes of the given splits; InvalidData if they are too few or too small."""
+        check(table, splits, ways=ways, shots=shots, queries=queries)
         classes = table.split(*splits)
-        _check(table.name, classes, splits, ways, shots, queries)
         counts = np.array([rows.count for rows in classes])
         features = [table.features[rows.start : rows.start + rows.count] for rows in classes]
         return cls(
-            features=jnp.asarray(np.concatenate(features)),
+            features=jax.device_put(np.concatenate(features)),
             starts=jnp.asarray(np.cumsum(counts) - counts),
             counts=jnp.asarray(counts),
             largest=int(counts.max()),
@@ -70,6 +69,8 @@ class Episodes(Tasks):
 
 
 def _unit(x: Float[Array, "*n dx"]) -> Float[Array, "*n dx"]:
+    # The largest entry first: squares of numbers far from 1 would leave the range of float32.
+    x = x / jnp.maximum(jnp.abs(x).max(-1, keepdims=True), jnp.finfo(x.dtype).tiny)
     return x / jnp.maximum(jnp.linalg.norm(x, axis=-1, keepdims=True), 1e-12)
 
 
@@ -81,20 +82,23 @@ def _points(x: Float[Array, "ways each dx"]) -> Points:
 
 def _choose(key: PRNGKeyArray, allowed: Bool[Array, "*batch n"], k: int) -> Int[Array, "*batch k"]:
     """k different allowed indices in random order: those of the k largest of n random numbers."""
-    numbers = (jax.random.bits(key, allowed.shape) >> 1).astype(jnp.int32)
+    numbers = (jax.random.bits(key, allowed.shape, jnp.uint32) >> 1).astype(jnp.int32)
     return jax.lax.top_k(jnp.where(allowed, numbers, -1), k)[1]
 
 
-def _check(name: str, classes: Sequence[ClassRows], splits: Sequence[str], ways: int, shots: int, queries: int) -> None:
-    where = f"data '{name}', {'+'.join(splits)}"
+def check(table: Table, splits: Sequence[str], *, ways: int, shots: int, queries: int) -> None:
+    """InvalidData if the splits have too few classes for such tasks, or classes with too few rows."""
+    classes, where = table.split(*splits), f"data '{table.name}', {'+'.join(splits)}"
     if len(classes) < ways:
-        raise InvalidData(f"{where}: {ways} ways need as many classes, and there are {len(classes)}; use fewer ways.")
+        raise InvalidData(
+            f"{where}: {ways} ways need as many classes, and there are {len(classes)}; use fewer (tasks.ways, --ways)."
+        )
     if shots < 1:
         raise InvalidData(f"{where}: a class is known from its context alone, so that shots must be at least 1.")
     small = [f"'{rows.name}' ({rows.count})" for rows in classes if rows.count < shots + queries]
     if small:
         more = f" and {len(small) - 5} more" if len(small) > 5 else ""
         raise InvalidData(
-            f"{where}: {shots} shots and {queries} queries need {shots + queries} rows of a class, which these do not "
-            f"have: {', '.join(small[:5])}{more}; use fewer tasks.shots or tasks.queries, or leave the classes out."
+            f"{where}: shots and queries need {shots} + {queries} rows of a class, which these do not have: "
+            f"{', '.join(small[:5])}{more}; use fewer (tasks.shots, tasks.queries), or leave the classes out."
         )
