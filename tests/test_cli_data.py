@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from metafun.cli.data import app
+from metafun.config import load_config
 from metafun.data import open_table
 from tables import example, write_leo, write_npz
 
@@ -41,22 +42,68 @@ def source(tmp_path):
     return write_npz(tmp_path / "mine.npz")
 
 
-def test_import_prints_a_summary_and_what_comes_next(source):
-    result = works("import", source)
-    for fact in ("mine", "train", "12", "float32"):
+def large(path, classes=(5, 5, 5), rows=16):
+    """As many classes in train, val and test."""
+    labels = np.repeat(np.arange(sum(classes)), rows)
+    splits = np.repeat(np.repeat(["train", "val", "test"], classes), rows)
+    return write_npz(path, embeddings=np.ones((len(labels), 2), np.float32), labels=labels, splits=splits)
+
+
+def test_import_prints_a_summary_and_what_comes_next(tmp_path, source, home):
+    result = works("import", large(tmp_path / "large.npz"))
+    for fact in ("large", "train", "80", "float32"):
         assert fact in result.stdout
-    assert result.stderr == "Next: metafun train features --data mine\n"
+    assert result.stdout.endswith(f"stored in {home / 'large'}\n")
+    assert result.stderr == "Next: metafun train features --data large\n"
+    works("import", source)
     assert "exists already; replace it with --overwrite" in fails("import", source)
     works("import", source, "--overwrite")
     works("import", source, "--name", "other")
     assert "'a/b' cannot be a name" in fails("import", source, "--name", "a/b")
 
 
+@pytest.mark.parametrize(
+    ("classes", "rows", "options"),
+    [
+        ((5, 4, 5), 16, " --set tasks.ways=4"),
+        ((6, 6, 6), 15, " --set tasks.queries=14"),
+        ((5, 3, 2), 8, " --set tasks.ways=2 --set tasks.queries=7"),
+        ((5, 5, 1), 16, ""),
+        ((5, 1, 5), 16, None),
+        ((5, 0, 5), 16, None),
+        ((5, 5, 5), 1, None),
+    ],
+)
+def test_a_table_too_small_for_the_default_task_is_told_of(tmp_path, classes, rows, options):
+    result = works("import", large(tmp_path / "small.npz", classes, rows))
+    have = "{} in train, {} in val, {} in test".format(*classes)
+    assert "warning: a task has 5 classes of one split and 16 rows of each by default" in result.stderr
+    assert f"{have}, the smallest of {rows} row{'s' * (rows > 1)}." in result.stderr
+    line = f"Next: metafun train features --data small{options}\n"
+    assert result.stderr.endswith("bring more.\n" if options is None else line)
+    if options is not None:
+        tasks = load_config("features", ["tasks.data=small", *options.replace("--set", "").split()]).tasks
+        assert tasks.training().ways == tasks.validation().ways
+
+
+def test_a_folder_that_cannot_be_written_is_passed_over_aloud(tmp_path, monkeypatch, source, home):
+    monkeypatch.setenv("METAFUN_DATA", str(tmp_path / "shared"))
+    monkeypatch.setattr("metafun.data.store._writable", lambda folder: folder == home)
+    assert f"stored in {home / 'mine'}\n" in works("import", source).stdout
+
+
+def test_import_of_what_is_not_there_or_cannot_be_a_name(tmp_path):
+    assert f"there is no file or folder {tmp_path / 'missing.npz'}" in fails("import", tmp_path / "missing.npz")
+    assert fails("import", write_npz(tmp_path / "My Data.npz")).endswith("as in --name My-Data\n")
+
+
 def test_import_divides_classes_as_asked(tmp_path):
     source = write_npz(tmp_path / "mine.npz", splits=None)
     works("import", source, "--split", "0.34,0.33,0.33", "--seed", 3)
     assert [len(open_table("mine").split(split)) for split in ("train", "val", "test")] == [2, 2, 2]
-    for split in ("0.5,0.5", "a,b,c", "1,1,1", "nan,1,0"):
+    works("import", source, "--split", "1,1,1", "--seed", 3, "--name", "parts")
+    assert open_table("parts").fingerprint == open_table("mine").fingerprint
+    for split in ("0.5,0.5", "a,b,c", "1,1,0", "nan,1,0"):
         assert "0.64,0.16,0.2" in fails("import", source, "--split", split, "--name", "other")
 
 
@@ -72,19 +119,15 @@ def test_rows_of_zeros_are_told_of(tmp_path):
     features = example()[0]
     features[:3] = 0
     result = works("import", write_npz(tmp_path / "mine.npz", embeddings=features))
-    assert "warning: 3 rows of mine are all zero" in result.stderr
+    assert "warning: mine has 3 rows of zeros only" in result.stderr
 
 
-def test_a_split_without_classes_is_told_of(tmp_path):
-    source = write_npz(tmp_path / "mine.npz", splits=np.full(24, "test"))
-    assert "warning: mine has no classes in train and val" in works("import", source).stderr
-
-
-def test_list(source):
+def test_list(source, home):
     works("import", source)
     works("import", source, "--name", "a-long-name-that-is-shown-in-full")
     assert "a-long-name-that-is-shown-in-full" in works("list").stdout
     assert "24 × 3" in works("list").stdout and "3/1/2" in works("list").stdout
+    assert f"\n  {home / 'mine'}\n" in works("list").stdout, "on one line, however long it is"
     listed = {entry["name"]: entry for entry in json.loads(works("list", "--json").stdout)}
     assert listed["mine"]["shape"] == [24, 3] and listed["glyphs"]["path"] is None
 
@@ -96,7 +139,7 @@ def test_info(source, home):
     assert facts["source"] == str(source) and facts["where"] == str(home / "mine")
     assert facts["fingerprint"] == open_table("mine").fingerprint
     shown = works("info", "mine").stdout
-    assert "3 classes, 12 rows" in shown and "float32" in shown
+    assert "3 classes, 12 rows" in shown and "1 class, 4 rows" in shown and "float32" in shown
     assert json.loads(works("info", source, "--json").stdout)["imported"] is None
     assert "did you mean 'mine'" in fails("info", "mime")
 
@@ -127,7 +170,7 @@ def test_mistakes_of_fetch_are_answered_in_one_line(tmp_path):
     assert "give one of them" in fails("fetch", "--from", tmp_path, "--url", "http://x")
     assert "not an http or https address" in fails("fetch", "--url", "file:///x")
     assert "no table 'miniimagenet'" in fails("fetch", "--only", "miniimagenet")
-    assert "nothing.zip" in fails("fetch", "--from", tmp_path / "nothing.zip")
+    assert "there is no file or folder" in fails("fetch", "--from", tmp_path / "nothing.zip")
 
 
 def test_brackets_are_only_brackets(tmp_path):

@@ -1,5 +1,6 @@
 """Fetching against a real server that behaves, and one that misbehaves in every way it can."""
 
+import fcntl
 import hashlib
 import io
 import json
@@ -13,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+import metafun.data.fetch
 from metafun.data.download import download
 from metafun.data.fetch import LEO, Archive, fetch, missing
 from metafun.data.store import open_table, verify
@@ -261,6 +263,52 @@ def test_two_processes_do_not_write_one_file(server, tmp_path):
     first.close()
 
 
+def test_a_file_that_another_process_completes_meanwhile_is_left_alone(server, tmp_path, monkeypatch):
+    """Between opening the part and locking it: the part that was opened is then the file itself."""
+    target, flock = tmp_path / "x.zip", fcntl.flock
+
+    def late(*arguments):
+        monkeypatch.setattr(fcntl, "flock", flock)
+        list(download(server.url, target, largest=2**20))
+        flock(*arguments)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    assert list(download(server.url, target, largest=2**20)) == []
+    assert target.read_bytes() == server.content and len(server.asked) == 1
+
+    def removed(*arguments):
+        (tmp_path / "y.zip.part").unlink()
+        flock(*arguments)
+
+    monkeypatch.setattr(fcntl, "flock", removed)
+    with pytest.raises(InvalidData, match="another process is downloading"):
+        list(download(server.url, tmp_path / "y.zip", largest=2**20))
+
+
+def test_the_lock_is_held_until_the_file_has_its_name(server, tmp_path, monkeypatch):
+    replace, target = os.replace, tmp_path / "x.zip"
+
+    def checked(old, new):
+        if new == target:
+            with open(old, "rb") as part, pytest.raises(BlockingIOError):
+                fcntl.flock(part, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        replace(old, new)
+
+    monkeypatch.setattr(os, "replace", checked)
+    list(download(server.url, target, largest=2**20))
+    assert target.read_bytes() == server.content and os.listdir(tmp_path).count("x.zip.part.json") == 0
+
+
+def test_only_parsing_makes_a_file_refused(tmp_path, archive, monkeypatch):
+    def broken(*arguments, **options):
+        raise KeyError("a mistake of ours")
+
+    (tmp_path / "mine.zip").write_bytes(archive)
+    monkeypatch.setattr(metafun.data.fetch, "save", broken)
+    with pytest.raises(KeyError, match="a mistake of ours"):
+        list(fetch(source=tmp_path / "mine.zip"))
+
+
 def test_a_wrong_hash_is_refused(server, downloads):
     with pytest.raises(InvalidData, match=r"expected 000000000000…, and was removed"):
         get(server, archive=Archive("leo", server.url, "0" * 64, 2**20))
@@ -354,7 +402,7 @@ def test_files_that_the_user_has(tmp_path, archive, pickles):
         check_is_example(open_table(name))
     with pytest.raises(InvalidData, match=r"has no miniimagenet-multiview and no tieredimagenet-center"):
         list(fetch(source=tmp_path))
-    with pytest.raises(OSError, match="nothing"):
+    with pytest.raises(InvalidData, match=r"there is no file or folder .*nothing.zip"):
         list(fetch(source=tmp_path / "nothing.zip"))
 
 

@@ -4,10 +4,12 @@ import os
 import pickle
 import subprocess
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
 
+from metafun.data.parts import text
 from metafun.data.pickles import read_pickle
 from metafun.errors import InvalidData
 
@@ -77,7 +79,7 @@ class Evil:
 def test_anything_else_is_refused_and_nothing_is_executed(tmp_path, attack, protocol):
     mark = tmp_path / "executed"
     path = write(tmp_path / "evil.pkl", pickle.dumps(attack(str(mark)), protocol))
-    with pytest.raises(InvalidData, match=r"is refused: it is not a pickle of plain data"):
+    with pytest.raises(InvalidData, match=r"is refused: .*; expected a pickle of plain data"):
         read_pickle(path)
     assert not mark.exists()
 
@@ -101,11 +103,43 @@ RECONSTRUCT = b"cnumpy._core.multiarray\n_reconstruct\n"
         b"cnumpy._core.multiarray\nscalar\n(cnumpy\ndtype\n(S'O8'\nI0\nI1\ntRS'aaaaaaaa'\ntR.",  # a forged pointer
         b"c_codecs\nencode\n(S'a'\nS'rot13'\ntR.",
         b"c__builtin__\nbytes\n(I99999999999\ntR.",  # more memory than the file brings
+        b"]r\xff\xff\xff\x07.",  # a place in the memo far beyond the file
+        b"]p134217727\n.",
+        b"\x80\x04\x95\x00\x00\x00\x00\x01\x00\x00\x00].",  # a frame of 4 GiB
+        b"\x80\x05\x96\x00\x00\x00\x00\x01\x00\x00\x00.",  # so many raw bytes
+        b"\x80\x02X\xff\xff\xff\x7fabc.",  # and so much text
+        b"\x80\x02cnumpy._core.multiarray\nscalar\n\x8a\x00\x86R.",
     ],
 )
 def test_forged_and_damaged_pickles_are_refused(tmp_path, content):
+    tracemalloc.start()
     with pytest.raises(InvalidData, match="is refused"):
         read_pickle(write(tmp_path / "forged.pkl", content))
+    assert tracemalloc.get_traced_memory()[1] < 10e6
+    tracemalloc.stop()
+
+
+def test_an_array_takes_no_more_than_its_file_brings(tmp_path):
+    """A number as the content of an array; and one text that becomes the content of many."""
+    dtype = b"cnumpy\ndtype\n(S'u1'\nI0\nI1\ntR(I3\nS'|'\nNNNI-1\nI-1\nI0\ntb"
+    number = RECONSTRUCT + b"(cnumpy\nndarray\n(I0\ntS'b'\ntR(I1\n(I268435456\nt" + dtype + b"I00\nI268435456\ntb."
+    with pytest.raises(InvalidData, match="the content of an array is a int"):
+        read_pickle(write(tmp_path / "number.pkl", number))
+    encoded = b"c_codecs\nencode\nX\x40\x42\x0f\x00" + b"x" * 1_000_000 + b"X\x06\x00\x00\x00latin1\x86q\x01R"
+    again = b"c_codecs\nencode\nh\x01R" * 1000
+    tracemalloc.start()
+    assert len(read_pickle(write(tmp_path / "many.pkl", b"\x80\x02](" + encoded + again + b"e."))) == 1001
+    assert tracemalloc.get_traced_memory()[1] < 10e6
+    tracemalloc.stop()
+
+
+def test_text_of_protocol_0_may_be_raw_bytes(tmp_path):
+    assert read_pickle(write(tmp_path / "old.pkl", b"S'\\xff\xfe\\n'\np0\n.")) == "\xff\xfe\n"
+
+
+def test_what_a_pickle_asks_for_is_told_without_control_characters(tmp_path):
+    with pytest.raises(InvalidData, match=r"it asks for os\.\?\[2J"):
+        read_pickle(write(tmp_path / "escape.pkl", b"cos\n\x1b[2J\n."))
 
 
 def test_a_shape_larger_than_its_data_is_refused(tmp_path):
@@ -119,7 +153,9 @@ def test_nesting_does_not_explode(tmp_path):
     for _ in range(60):
         nested = [nested, nested]
     began = time.monotonic()
-    read_pickle(write(tmp_path / "laughs.pkl", pickle.dumps(nested)))
+    content = read_pickle(write(tmp_path / "laughs.pkl", pickle.dumps(nested)))
+    with pytest.raises(InvalidData, match="labels must be text or whole numbers, not list"):
+        text(content, tmp_path / "laughs.pkl", "labels")
     assert time.monotonic() - began < 5
 
 

@@ -12,9 +12,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from .config import Config
 from .devices import AXIS, my_share, spread, task_mesh
-from .likelihoods import calibration_error, masked_mean
+from .likelihoods import Likelihood, Prediction, calibration_error, masked_mean
 from .model import MetaFun
-from .task import Task
+from .task import Points, Task
 from .tasks import Tasks
 
 # Bounds the memory of an evaluation: this many tasks are predicted at a time.
@@ -71,7 +71,11 @@ def task_metrics(
     def share(models: MetaFun, tasks: Tasks, keys: Array) -> dict[str, Array]:
         def metrics(key: PRNGKeyArray) -> dict[str, Array]:
             task = tasks.sample(key)
-            return eqx.filter_vmap(lambda model: target_metrics(model, task))(models)
+            found = eqx.filter_vmap(lambda model: target_metrics(model, task))(models)
+            if (oracle := tasks.oracle(key, task)) is not None:
+                best = judge(models.likelihood, oracle, task.target)
+                found |= {f"oracle_{name}": jnp.broadcast_to(best[name], found[name].shape) for name in best}
+            return found
 
         return jax.lax.map(metrics, my_share(keys, mesh), batch_size=TASKS_AT_A_TIME)
 
@@ -81,7 +85,13 @@ def task_metrics(
 
 
 def target_metrics(model: MetaFun, task: Task) -> dict[str, Array]:
-    """Means over the targets of one task: the error and what the likelihood reports."""
-    prediction, y = model.predict(model.encode(task.context), task.target.x), task.target.y
-    points = {"error": model.likelihood.error(prediction, y)} | model.likelihood.metrics(prediction, y)
-    return {name: masked_mean(values, task.target.mask) for name, values in points.items()}
+    """What validation compares, and what is reported, of one task."""
+    prediction = model.predict(model.encode(task.context), task.target.x)
+    error = masked_mean(model.likelihood.error(prediction, task.target.y), task.target.mask)
+    return {"error": error} | judge(model.likelihood, prediction, task.target)
+
+
+def judge(likelihood: Likelihood, prediction: Prediction, target: Points) -> dict[str, Array]:
+    """Means of the metrics over the targets of one task."""
+    points = likelihood.metrics(prediction, target.y)
+    return {name: masked_mean(values, target.mask) for name, values in points.items()}

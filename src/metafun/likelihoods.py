@@ -11,6 +11,8 @@ from jaxtyping import Array, Bool, Float
 
 from .task import Points
 
+# The central intervals of a normal distribution that hold 50, 80 and 95 %, in standard deviations.
+INTERVALS = {50: 0.67449, 80: 1.28155, 95: 1.95996}
 # Of equal width: what most published calibration errors of classifiers use.
 BINS = 15
 
@@ -105,7 +107,12 @@ class Gaussian(NormalLikelihood):
         return -prediction.log_prob(y)
 
     def metrics(self, prediction: Normal, y: Float[Array, "m dy"]) -> dict[str, Float[Array, "m ..."]]:
-        return {"mse": jnp.square(prediction.mean - y).mean(-1), "log_likelihood": prediction.log_prob(y)}
+        z = abs(y - prediction.mean) / prediction.std
+        return {
+            "mse": jnp.square(prediction.mean - y).mean(-1),
+            "log_likelihood": prediction.log_prob(y),
+            **{f"coverage{level}": (z < bound).mean(-1, dtype=y.dtype) for level, bound in INTERVALS.items()},
+        }
 
 
 class CrossEntropy(Likelihood):

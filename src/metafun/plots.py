@@ -14,13 +14,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from .config import Config, EpisodesConfig
+from .config import Config, CurvesConfig, EpisodesConfig
 from .evaluation import evaluate
 from .likelihoods import Normal
 from .model import MetaFun
 from .runs import Run
 from .task import Task
-from .tasks import Episodes, Sinusoid
+from .tasks import Curves, Episodes, Sinusoid
 
 # One blue for all t, from pale to dark, so that the eye reads a direction.
 SHADES = matplotlib.colormaps["Blues"]
@@ -37,10 +37,12 @@ def draw(run: Run) -> dict[str, Path]:
         if (image := config.tasks.table().image) is not None:
             figures["episodes"] = plot_episodes(model, tasks, image, config.evaluation.seed, run.path / "episodes.png")
         figures["reliability"] = plot_reliability(run.models(), config, run.path / "reliability.png")
+    elif isinstance(config.tasks, CurvesConfig):
+        curves = config.tasks.training()
+        figures["curves"] = plot_curves(model, curves, config.evaluation.seed, run.path / "curves.png")
     else:
-        figures["updates"] = plot_updates(
-            model, config.tasks.training(), config.evaluation.seed, run.path / "updates.png"
-        )
+        waves = config.tasks.training()
+        figures["updates"] = plot_updates(model, waves, config.evaluation.seed, run.path / "updates.png")
     return figures | {"training": plot_training(run.metrics(), run.path / "training.png")}
 
 
@@ -60,6 +62,25 @@ def plot_updates(model: MetaFun, tasks: Sinusoid, seed: int, path: Path) -> Path
     axes[0].set_ylabel("y")
     axes[0].legend(loc="upper left", fontsize=8, frameon=False, ncols=2)
     figure.suptitle("Functional updates of a trained MetaFun on unseen sinusoids", fontsize=11)
+    return _save(figure, path)
+
+
+def plot_curves(model: MetaFun, tasks: Curves, seed: int, path: Path) -> Path:
+    """The paper's Figure 4: predictions with uncertainty beside those of the exact GP, for 5 and 15 context points."""
+    figure = Figure(figsize=(11, 3.6), layout="constrained")
+    x = jnp.linspace(tasks.low, tasks.high, 300)[:, None] * jnp.eye(1, tasks.dx)
+    predict = jax.jit(lambda task: model.predict(model.encode(task.context), task.target.x))
+    for i, (axis, n) in enumerate(zip(figure.subplots(1, 3, sharey=True), (5, 15, 15), strict=True)):
+        task, oracle = tasks.curve(jax.random.fold_in(jax.random.key(seed), i), n, x)
+        for prediction, color, label in ((oracle, GREY, "exact GP"), (predict(task), SHADES(0.8), "MetaFun")):
+            mean, std = prediction.mean[:, 0], prediction.std[:, 0]
+            axis.plot(x[:, 0], mean, color=color, lw=1.6, label=label)
+            axis.fill_between(x[:, 0], mean - 2 * std, mean + 2 * std, color=color, alpha=0.2, lw=0)
+        axis.plot(task.context.x[:, 0], task.context.y[:, 0], "o", color=RED, ms=5, mec="white", label="context")
+        axis.set(xlabel="x", title=f"{n} points")
+        _plain(axis)
+    figure.axes[0].set_ylabel("y ± 2 standard deviations")
+    figure.axes[0].legend(frameon=False, fontsize=8, ncols=3)
     return _save(figure, path)
 
 

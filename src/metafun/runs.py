@@ -32,6 +32,7 @@ FILES = (
     "evaluation.json",
     "summary.json",
     "updates.png",
+    "curves.png",
     "training.png",
     "episodes.png",
     "reliability.png",

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,11 +10,12 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table as Grid
 
+from ..config.tasks import EpisodesConfig
 from ..data.fetch import ARCHIVES, fetch, missing
 from ..data.readers import LEO_TABLES, Division, find, read, zero_rows
 from ..data.store import BUILT_IN, destination, list_tables, locate, open_table, verify
 from ..data.stored import describe, save
-from ..data.table import SPLITS, Table
+from ..data.table import SPLITS, Table, counted
 from ..errors import InvalidConfig, InvalidData, suggest
 from .console import AsJson, Commands, err, out
 
@@ -55,16 +55,15 @@ def import_(
     found = find(source)
     if name is not None and len(found) > 1:
         raise InvalidConfig(f"{source} holds {', '.join(found)}; --name is for one table: give the path of one.")
-    tables = []
+    tables = {}
     with err.status("") as status:
         for own, path in found.items():
             status.update(escape(f"reading {path}"))
             into = destination(name or own)
             table = read(path, name or own, division)
             save(table, into, str(path), overwrite=overwrite)
-            tables.append(table)
+            tables[into / table.name] = table
     _print_summary(tables)
-    _next(tables[0].name)
 
 
 @app.command("list")
@@ -77,13 +76,17 @@ def list_(as_json: AsJson = False) -> None:
     if as_json:
         print(json.dumps([dataclasses.asdict(entry) for entry in entries], default=str))
         return
-    grid = _grid("name", "rows × columns", "dtype", "train/val/test", "where")
+    lines = [("name", "rows × columns", "dtype", "train/val/test", "where")]
     for entry in entries:
         size = "–" if entry.shape is None else " × ".join(f"{n:,}" for n in entry.shape)
         classes = "–" if entry.classes is None else "/".join(map(str, entry.classes.values()))
-        where = entry.problem or (str(entry.path) if entry.path else "built in, made when first used")
-        grid.add_row(*map(escape, (entry.name, size, entry.dtype or "–", classes, where)))
-    out.print(grid)
+        built_in = "built in" if entry.shape else "built in, made when first used"
+        where = entry.problem or (str(entry.path) if entry.path else built_in)
+        lines.append((entry.name, size, entry.dtype or "–", classes, where))
+    widths = [max(map(len, column)) for column in list(zip(*lines, strict=True))[:-1]]
+    for *facts, where in lines:
+        out.print("  ".join(f"{fact:{width}}" for fact, width in zip(facts, widths, strict=True)).rstrip())
+        out.print(f"  {where}")  # on a line of its own, which is not broken
 
 
 @app.command()
@@ -100,7 +103,7 @@ def info(name: Name, as_json: AsJson = False) -> None:
         if value is None:
             continue
         if isinstance(value, dict):
-            value = ", ".join(f"{count:,} {word}" if isinstance(count, int) else count for word, count in value.items())
+            value = ", ".join(counted(n, things) if isinstance(n, int) else n for things, n in value.items())
         out.print(f"{key:12} {value:,}" if isinstance(value, int) else f"{key:12} {value}")
 
 
@@ -155,7 +158,8 @@ def verify_(names: Annotated[list[str], typer.Argument(metavar="NAME…", help="
     for name in names:
         try:
             table = verify(name)
-            out.print(f"{name}: {len(table.features):,} rows, {len(table.classes)} classes, in order.")
+            size = f"{counted(len(table.features), 'rows')}, {counted(len(table.classes), 'classes')}"
+            out.print(f"{name}: {size}, in order.")
         except (InvalidData, OSError) as error:
             problems[name] = str(error)
     if problems:
@@ -195,34 +199,48 @@ def _size(table: Table, split: str) -> dict[str, int]:
     return {"classes": len(classes), "rows": sum(rows.count for rows in classes)}
 
 
-def _print_summary(tables: Sequence[Table]) -> None:
-    grid = _grid("name", "split", "classes", "rows", "columns", "dtype")
-    for table in tables:
+def _print_summary(tables: dict[Path, Table]) -> None:
+    grid = Grid()
+    for column in ("name", "split", "classes", "rows", "columns", "dtype"):
+        right = column in ("classes", "rows", "columns")
+        grid.add_column(column, justify="right" if right else "left", no_wrap=column == "name")
+    for table in tables.values():
         for split in SPLITS:
             size = _size(table, split)
             columns, dtype = str(table.features.shape[1]), table.features.dtype.name
             grid.add_row(escape(table.name), split, f"{size['classes']:,}", f"{size['rows']:,}", columns, dtype)
     out.print(grid)
-    for table in tables:
+    for path, table in tables.items():
+        out.print(f"stored in {path}")
         if (count := zero_rows(table)) > 0:
-            _warn(f"{count:,} rows of {table.name} are all zero and cannot be scaled to length one.")
-        if absent := [split for split in SPLITS if not _size(table, split)["classes"]]:
-            _warn(
-                f"{table.name} has no classes in {' and '.join(absent)}; training needs train and val, evaluation test."
-            )
+            _warn(f"{table.name} has {counted(count, 'rows')} of zeros only, which cannot be scaled to length one.")
+    _next_for(next(iter(tables.values())))
+
+
+def _next_for(table: Table) -> None:
+    """How to train on the table: as it is, with smaller tasks that it has the classes and rows for, or not at all."""
+    classes = {split: _size(table, split)["classes"] for split in SPLITS}
+    rows, task = min(part.count for part in table.classes), EpisodesConfig()
+    fitting = {
+        "ways": min([task.ways, *(n for n in classes.values() if n > 1)]),
+        "queries": min(task.queries, rows - task.shots),
+    }
+    changed = {key: value for key, value in fitting.items() if value != getattr(task, key)}
+    if changed or min(classes.values()) < 2:
+        have = ", ".join(f"{n:,} in {split}" for split, n in classes.items())
+        _warn(
+            f"a task has {task.ways} classes of one split and {task.shots + task.queries} rows of each by default; "
+            f"{table.name} has these classes: {have}, the smallest of {counted(rows, 'rows')}."
+        )
+    if min(classes["train"], classes["val"]) > 1 and fitting["queries"] > 0:
+        _next(table.name, *(f"--set tasks.{key}={value}" for key, value in changed.items()))
+    else:
+        _warn(f"training needs 2 classes in train, 2 in val, and {task.shots + 1} rows of each; bring more.")
 
 
 def _warn(message: str) -> None:
     err.print(escape(f"warning: {message}"))
 
 
-def _grid(*columns: str) -> Grid:
-    grid = Grid()
-    for column in columns:
-        right = column in ("classes", "rows", "columns")
-        grid.add_column(column, justify="right" if right else "left", no_wrap=column == "name", overflow="fold")
-    return grid
-
-
-def _next(name: str) -> None:
-    err.print(escape(f"Next: metafun train features --data {name}"))
+def _next(name: str, *options: str) -> None:
+    err.print(escape(" ".join((f"Next: metafun train features --data {name}", *options))))

@@ -3,10 +3,11 @@
 from .experiment import Config, TrainingConfig, parse_config
 from .load import describe_preset, load_config, parse_toml, presets
 from .model import MetaFunConfig
-from .tasks import EpisodesConfig, EvaluationConfig, SinusoidConfig
+from .tasks import CurvesConfig, EpisodesConfig, EvaluationConfig, SinusoidConfig
 
 __all__ = [
     "Config",
+    "CurvesConfig",
     "EpisodesConfig",
     "EvaluationConfig",
     "MetaFunConfig",

@@ -13,7 +13,7 @@ from ..errors import InvalidConfig
 from ..model import MetaFun
 from ..schema import parse, to_table
 from .model import MetaFunConfig
-from .tasks import EpisodesConfig, EvaluationConfig, SinusoidConfig
+from .tasks import CurvesConfig, EpisodesConfig, EvaluationConfig, SinusoidConfig
 from .values import Count, NonNegative, Part, Seed, Size
 
 
@@ -50,7 +50,7 @@ class Config:
     """What `config.toml` in a run folder holds."""
 
     model: MetaFunConfig = MetaFunConfig()
-    tasks: SinusoidConfig | EpisodesConfig = SinusoidConfig()
+    tasks: SinusoidConfig | CurvesConfig | EpisodesConfig = SinusoidConfig()
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
 

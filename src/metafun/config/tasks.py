@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 from ..data import Table, open_table
 from ..errors import InvalidConfig, InvalidData
 from ..schema import Between
-from ..tasks import Episodes, Sinusoid
+from ..tasks import Curves, Episodes, Sinusoid
 from ..tasks.episodes import check
-from .values import Count, NonNegative, Seed, Size, TrainingSplit
+from .values import Count, NonNegative, Positive, Real, Seed, Size, TrainingSplit
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,83 @@ class SinusoidConfig:
         targets = evaluation.targets or 100
         for n in evaluation.shots or (5, 10):
             yield f"{n}shot", Sinusoid((n, n), targets, n + targets)
+
+
+@dataclass(frozen=True)
+class CurvesConfig:
+    """Noisy curves from a Gaussian process; each task draws its hyperparameters uniformly from their ranges.
+
+    n context points and m targets, uniform in `context` and `targets`, but with n + m ≤ `points`.
+    """
+
+    kind: Literal["curves"] = "curves"
+    kernel: Literal["rbf", "matern52", "periodic"] = "rbf"
+    lengthscale: tuple[Positive, Positive] = (0.6, 0.6)
+    scale: tuple[Positive, Positive] = (1.0, 1.0)
+    period: tuple[Positive, Positive] = (1.0, 1.0)
+    noise: NonNegative = 0.1
+    dimensions: Count = 1
+    inputs: tuple[Real, Real] = (-2.0, 2.0)
+    context: tuple[Size, Size] = (1, 20)
+    targets: tuple[Count, Count] = (20, 20)
+    points: Count = 40
+
+    problem = "regression"
+
+    @property
+    def trained_on(self) -> str:
+        return f"new curves, {self.kernel} kernel"
+
+    tested_on = trained_on
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        return self.dimensions, 1
+
+    def resolved(self, validates: bool) -> "CurvesConfig":
+        return self
+
+    def check(self) -> None:
+        for name in ("lengthscale", "scale", "period", "inputs", "context", "targets"):
+            low, high = getattr(self, name)
+            if low > high:
+                raise InvalidConfig(f"tasks.{name} = [{low}, {high}], but the least comes first.")
+        if self.points < self.context[1] + self.targets[0]:
+            raise InvalidConfig(
+                f"tasks.points = {self.points} leaves fewer than {self.targets[0]} targets beside "
+                f"{self.context[1]} context points."
+            )
+
+    def training(self) -> Curves:
+        return self._curves(self.context, self.targets, self.points)
+
+    def validation(self) -> Curves:
+        return self.training()
+
+    def test(self, evaluation: EvaluationConfig) -> Iterator[tuple[str, Curves]]:
+        """With `shots` of the context, or with any number as in training."""
+        if evaluation.ways is not None:
+            raise InvalidConfig("evaluation.ways is for classification; curves have no classes.")
+        if evaluation.shots is None:
+            yield "anyshot", self.training()
+        m = evaluation.targets or 50
+        for n in evaluation.shots or ():
+            yield f"{n}shot", self._curves((n, n), (m, m), n + m)
+
+    def _curves(self, context: tuple[int, int], targets: tuple[int, int], points: int) -> Curves:
+        return Curves(
+            kernel=self.kernel,
+            lengthscale=self.lengthscale,
+            scale=self.scale,
+            period=self.period,
+            noise=self.noise,
+            dx=self.dimensions,
+            low=self.inputs[0],
+            high=self.inputs[1],
+            context=context,
+            targets=targets,
+            points=points,
+        )
 
 
 @dataclass(frozen=True)

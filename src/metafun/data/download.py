@@ -31,7 +31,7 @@ class Progress:
 
 
 def download(url: str, target: Path, *, largest: int, timeout: float = 30.0) -> Iterator[Progress]:
-    """Streams a zip file to `target`.part, and gives it its name when it is complete.
+    """Streams a zip file to `target`.part, and gives it its name when it is complete; nothing if `target` is there.
 
     `target`.part.json remembers which version of the file the part belongs to.
     """
@@ -42,7 +42,11 @@ def download(url: str, target: Path, *, largest: int, timeout: float = 30.0) -> 
     with open(part, "ab") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            if target.exists():  # another process completed it just now: `file` may be no part any more
+                return
+            if not os.path.samestat(os.fstat(file.fileno()), os.stat(part)):
+                raise FileNotFoundError
+        except (BlockingIOError, FileNotFoundError):
             raise InvalidData(f"another process is downloading {target}; wait for it.") from None
         known = _read_origin(origin, url)
         if not known:
@@ -56,9 +60,10 @@ def download(url: str, target: Path, *, largest: int, timeout: float = 30.0) -> 
                     version = {"url": url, "etag": response.headers.get("ETag"), "total": total}
                     write_atomically(origin, json.dumps(version).encode())
                 yield from _stream(response, file, have, total, largest)
+        file.flush()
         os.fsync(file.fileno())
-    os.replace(part, target)
-    origin.unlink()
+        os.replace(part, target)
+        origin.unlink()
 
 
 def _respond(url: str, file: IO[bytes], known: dict[str, Any], timeout: float) -> Any:

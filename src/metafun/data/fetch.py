@@ -14,7 +14,7 @@ from ..errors import InvalidData, suggest
 from ..files import write_atomically
 from .arrays import check_member, refused
 from .download import CHUNK, Progress, download
-from .readers import LEO_TABLES, find, read
+from .readers import LEO_TABLES, existing, find, read
 from .store import cache, destination, list_tables
 from .stored import save
 from .table import SPLITS
@@ -58,13 +58,11 @@ def fetch(
     into = {name: destination(name) for name in missing(only)}
     if not into:
         return
-    if source is not None and not source.is_dir():
+    if source is not None and not existing(source).is_dir():
         yield from _from_zip(source, into, only, str(source.resolve()), archive)
     elif source is not None:
         found = find(source)
-        with refused(source):
-            present = _present(into, found, only)
-        for name in present:
+        for name in _present(source, into, found, only):
             yield from _store(found[name], name, into[name], str(found[name]))
     else:
         yield from _from_network(into, only, url or archive.url, archive, timeout)
@@ -103,15 +101,20 @@ def _from_zip(
     path: Path, into: Mapping[str, Path], only: Sequence[str], origin: str, archive: Archive
 ) -> Iterator[Progress]:
     """One table at a time, so that what is unpacked takes no more room than it must."""
-    with refused(path), zipfile.ZipFile(path) as content:
-        members = _members(content, archive.largest)
-        for name in _present(into, members, only):
+    expected = "the archive as a zip file"
+    with refused(path, expected):
+        content = zipfile.ZipFile(path)
+    with content:
+        with refused(path, expected):
+            members = _members(content, path, archive.largest)
+        for name in _present(path, into, members, only):
             with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=_downloads()) as folder:
-                yield from _unpack(content, members[name], Path(folder), name)
+                with refused(path, expected):
+                    yield from _unpack(content, members[name], Path(folder), name)
                 yield from _store(Path(folder), name, into[name], origin)
 
 
-def _members(content: zipfile.ZipFile, largest: int) -> dict[str, dict[str, zipfile.ZipInfo]]:
+def _members(content: zipfile.ZipFile, path: Path, largest: int) -> dict[str, dict[str, zipfile.ZipInfo]]:
     """The three members of each table. Their names are only compared, never used as paths."""
     tables = {path.as_posix(): name for name, path in LEO_TABLES.items()}
     members: dict[str, dict[str, zipfile.ZipInfo]] = {}
@@ -120,13 +123,13 @@ def _members(content: zipfile.ZipFile, largest: int) -> dict[str, dict[str, zipf
         if match is None or match[1] not in tables or info.filename.startswith("__MACOSX/"):
             continue
         if info.filename.startswith("/") or ".." in info.filename.split("/") or stat.S_ISLNK(info.external_attr >> 16):
-            raise InvalidData(f"'{info.filename}' leads out of the archive.")
-        check_member(info)
+            raise InvalidData(f"'{info.filename}' leads out of the archive")
+        check_member(info, path)
         if members.setdefault(tables[match[1]], {}).setdefault(match[2], info) is not info:
-            raise InvalidData(f"'{info.filename}' is there twice.")
+            raise InvalidData(f"'{info.filename}' is there twice")
     total = sum(info.file_size for parts in members.values() for info in parts.values())
     if total > largest:
-        raise InvalidData(f"it would unpack to {total:,} bytes; the archive has at most {largest:,}.")
+        raise InvalidData(f"it would unpack to {total:,} bytes; the archive has at most {largest:,}")
     return {name: parts for name, parts in members.items() if len(parts) == len(SPLITS)}
 
 
@@ -149,12 +152,12 @@ def _store(folder: Path, name: str, into: Path, origin: str) -> Iterator[Progres
     yield Progress(f"import {name}", 1, 1)
 
 
-def _present(wanted: Iterable[str], found: Container[str], only: Sequence[str]) -> list[str]:
+def _present(path: Path, wanted: Iterable[str], found: Container[str], only: Sequence[str]) -> list[str]:
     absent = [name for name in wanted if name not in found]
     present = [name for name in wanted if name in found]
     if not present or (only and absent):
         raise InvalidData(
-            f"it has no {' and no '.join(absent)} ({LEO_TABLES[absent[0]]}/{{train,val,test}}_embeddings.pkl)."
+            f"{path} has no {' and no '.join(absent)} ({LEO_TABLES[absent[0]]}/{{train,val,test}}_embeddings.pkl)."
         )
     return present
 

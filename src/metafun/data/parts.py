@@ -1,5 +1,6 @@
 """Rows as they come from a file, made into plain numbers and text, and checked."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,20 +9,23 @@ import numpy as np
 from jaxtyping import Shaped
 
 from ..errors import InvalidData
-from .table import DTYPES, SPLITS
+from .table import CONTROL, DTYPES, SPLITS, counted
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some of the rows of a table, with the class of each and, where it is known, the split."""
+    """Some of the rows of a table, with the class of each and, where it is known, the split.
+
+    Names are lists: in an array of text each would take the room of the longest.
+    """
 
     where: Path
     features: Shaped[np.ndarray, "rows dx"]
-    labels: Shaped[np.ndarray, " rows"]
-    splits: Shaped[np.ndarray, " rows"] | None
+    labels: list[str]
+    splits: list[str] | None
 
 
-def checked(where: Path, features: np.ndarray, labels: np.ndarray, splits: np.ndarray | None) -> Part:
+def checked(where: Path, features: np.ndarray, labels: list[str], splits: list[str] | None) -> Part:
     """A part, if there is a finite row of numbers for each label and each split is one of the three."""
     if features.ndim != 2 or 0 in features.shape:
         raise InvalidData(
@@ -29,42 +33,55 @@ def checked(where: Path, features: np.ndarray, labels: np.ndarray, splits: np.nd
             "images become rows with X.reshape(len(X), -1)."
         )
     for name, values in (("labels", labels), ("splits", splits)):
-        if values is not None and values.shape != (len(features),):
-            raise InvalidData(
-                f"{where}: {len(features)} rows, but {name} of shape {list(values.shape)}; give one a row."
-            )
-    if splits is not None and not np.isin(splits, SPLITS).all():
-        unknown = splits[~np.isin(splits, SPLITS)][0]
-        raise InvalidData(f"{where}: '{unknown}' is not a split; they are called train, val and test.")
+        if values is not None and len(values) != len(features):
+            raise InvalidData(f"{where}: {len(features):,} rows, but {len(values):,} {name}; give one a row.")
+    if strange := [name for name in set(labels) if CONTROL.search(name)]:
+        raise InvalidData(f"{where}: class {min(strange)!r} has control characters; give it another name.")
+    if unknown := sorted(set(splits or ()) - set(SPLITS)):
+        raise InvalidData(f"{where}: {unknown[0]!r} is not a split; they are called train, val and test.")
     return Part(where, _numbers(where, features, labels), labels, splits)
 
 
-def text(values: Any, where: Path, name: str) -> np.ndarray:
+def text(values: Any, where: Path, name: str) -> list[str]:
     """Names of classes or splits as text; whole numbers and bytes, as Python 2 wrote them, are names too."""
-    array = np.asarray(values)
-    if array.dtype.kind == "S":
+    if isinstance(values, np.ndarray) and values.ndim != 1:
+        raise InvalidData(f"{where}: {name} of shape {list(values.shape)}; give one a row.")
+    if not isinstance(values, np.ndarray | list | tuple):
+        raise InvalidData(f"{where}: {name} must be an array or a list, not a {type(values).__name__}.")
+    entries = values.tolist() if isinstance(values, np.ndarray) else values
+    try:
         try:
-            return np.char.decode(array, "utf-8")
+            return [_name(entry, "utf-8") for entry in entries]
         except UnicodeDecodeError:
-            return np.char.decode(array, "latin1")
-    if array.dtype.kind == "f" and np.all(array == np.round(array)):
-        array = array.astype(np.int64)
-    if array.dtype.kind not in "biuU":
-        raise InvalidData(f"{where}: {name} must be text or whole numbers, not {array.dtype}.")
-    return array.astype(str)
+            return [_name(entry, "latin1") for entry in entries]
+    except TypeError as error:
+        raise InvalidData(f"{where}: {name} must be text or whole numbers, not {error}.") from None
 
 
-def from_keys(values: Any, where: Path) -> tuple[np.ndarray | None, np.ndarray | None]:
+def from_keys(values: Any, where: Path) -> tuple[list[str] | None, list[str] | None]:
     """Splits and classes of keys `<split>-<class>-<file>`, as far as the keys have that form."""
-    keys = text(values, where, "keys")
-    fields = [key.split("-", 2) for key in keys.ravel().tolist()]
-    if keys.ndim != 1 or any(len(entry) < 3 for entry in fields):
+    fields = [key.split("-", 2) for key in text(values, where, "keys")]
+    if any(len(entry) < 3 for entry in fields):
         return None, None
-    splits, labels = (np.array([entry[i] for entry in fields], str) for i in (0, 1))
-    return splits if np.isin(splits, SPLITS).any() else None, labels
+    splits, labels = ([entry[i] for entry in fields] for i in (0, 1))
+    return splits if set(splits) & set(SPLITS) else None, labels
 
 
-def _numbers(where: Path, features: np.ndarray, labels: np.ndarray) -> np.ndarray:
+def _name(entry: Any, encoding: str) -> str:
+    if isinstance(entry, str):
+        return str(entry)
+    if isinstance(entry, bytes):
+        return entry.decode(encoding)
+    if isinstance(entry, np.generic):
+        entry = entry.item()
+    if not isinstance(entry, int | float):
+        raise TypeError(type(entry).__name__)  # a list may be nested in itself: to print it would take forever
+    if not abs(entry) < 2**64 or entry != int(entry):
+        raise TypeError(f"{entry:g}" if isinstance(entry, float) else "of more than 64 bits")
+    return str(entry if isinstance(entry, int) else int(entry))
+
+
+def _numbers(where: Path, features: np.ndarray, labels: Sequence[str]) -> np.ndarray:
     """One of the dtypes of tables. All rows finite, before and after."""
     if features.dtype.kind not in "biuf":
         raise InvalidData(f"{where}: features must be numbers, not {features.dtype}.")
@@ -76,11 +93,11 @@ def _numbers(where: Path, features: np.ndarray, labels: np.ndarray) -> np.ndarra
     return numbers
 
 
-def _check_finite(where: Path, features: np.ndarray, labels: np.ndarray, problem: str) -> None:
+def _check_finite(where: Path, features: np.ndarray, labels: Sequence[str], problem: str) -> None:
     fine = np.isfinite(features).all(axis=1)
     if not fine.all():
-        row = int(np.argmin(fine))
+        row, bad = int(np.argmin(fine)), int(np.sum(~fine))
         raise InvalidData(
-            f"{where}: row {row} (class '{labels[row]}') is {problem}, one of {np.sum(~fine):,} such rows; "
-            "remove or mend them."
+            f"{where}: row {row} (class '{labels[row]}') is {problem} ({counted(bad, 'such rows')}); remove or mend "
+            f"{'it' if bad == 1 else 'them'}."
         )

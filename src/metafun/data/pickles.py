@@ -4,30 +4,46 @@ A pickle is a program. This reader runs it with a handful of harmless stand-ins 
 refuses it where it asks for anything else, so that no code from outside is ever called. Pickles of Python 2 too.
 """
 
+import functools
+import mmap
 import pickle
+import pickletools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidData
+from .arrays import KINDS, refused
 
-# Booleans, integers, floats, bytes and text: what a table is made of. No objects, no structures.
-KINDS = "biufSU"
+_OPCODES = {opcode.code: opcode for opcode in pickletools.opcodes}
 
 
 def read_pickle(path: Path) -> Any:
     """The content of a pickle of plain data; InvalidData, and nothing executed, for any other."""
-    try:
-        with open(path, "rb") as file:
+    with open(path, "rb") as file, refused(path, "a pickle of plain data"):
+        try:
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                _check_sizes(content)
             # Python 2 wrote text and raw bytes alike; latin1 keeps every byte of both.
             return _unwrap(_Reader(file, encoding="latin1").load(), {})
-    except OSError:
-        raise
-    except Exception as error:  # a hostile program may fail in any way there is
-        raise InvalidData(
-            f"{path} is refused: it is not a pickle of plain data ({error or type(error).__name__})."
-        ) from None
+        finally:
+            _encoded.cache_clear()
+
+
+def _check_sizes(content: Any) -> None:
+    """Refuses texts, frames and places of the memo beyond the file: memory is taken for them before they are read."""
+    opcode = None
+    while opcode is None or opcode.name != "STOP":
+        code = content.read(1).decode("latin1")
+        opcode = _OPCODES.get(code)
+        if opcode is None:
+            raise ValueError(f"{code!r} is not an opcode" if code else "it ends early")
+        if opcode.name == "STRING":
+            content.readline()  # that of Python 2 is not ASCII, and pickletools would fail
+        elif opcode.arg is not None:
+            size = opcode.arg.reader(content)
+            if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT", "FRAME") and size > len(content):
+                raise ValueError(f"{opcode.name} of {size:,} in a file of {len(content):,} bytes")
 
 
 class _Array:
@@ -38,9 +54,9 @@ class _Array:
     def __setstate__(self, state: Any) -> None:
         _, shape, dtype, fortran, data = state
         if isinstance(data, list):  # an array of objects: of text, or refused
-            if not all(isinstance(entry, str | bytes) for entry in data):
-                raise ValueError("an array holds objects that are not text")
-            self.value = np.array(data).reshape(shape)
+            if not all(isinstance(entry, str | bytes) for entry in data) or shape != (len(data),):
+                raise ValueError("an array holds objects that are not text, one a row")
+            self.value: Any = data  # in an array of text each would take the room of the longest
             return
         self.value = _from_bytes(data, dtype, shape, "F" if fortran else "C")
 
@@ -94,7 +110,7 @@ class _Encode(_StandIn):
     def __call__(self, text: str, encoding: str) -> bytes:
         if encoding != "latin1":
             raise ValueError(f"encoding {encoding!r} is not used for arrays")
-        return text.encode("latin1")
+        return _encoded(text)
 
 
 class _NoBytes(_StandIn):
@@ -136,9 +152,21 @@ class _Reader(pickle.Unpickler):
 def _from_bytes(data: Any, dtype: _DType, shape: Any, order: str) -> np.ndarray:
     if dtype.value.kind not in KINDS:
         raise ValueError(f"dtype {dtype.value} is not plain")
-    raw = data.encode("latin1") if isinstance(data, str) else bytes(data)
-    # reshape refuses a shape that the bytes do not fill, so that a file cannot ask for more memory than it brings.
-    return np.frombuffer(raw, dtype.value).reshape(shape, order="F" if order == "F" else "C").copy()
+    if not isinstance(data, str | bytes | bytearray):
+        raise ValueError(f"the content of an array is a {type(data).__name__}")
+    raw = _encoded(data) if isinstance(data, str) else data
+    # reshape refuses a shape that the bytes do not fill, so that a file cannot ask for more memory than it brings;
+    # nor by many arrays of the same bytes, which are not copied.
+    return np.frombuffer(raw, dtype.value).reshape(shape, order="F" if order == "F" else "C")
+
+
+@functools.cache
+def _encoded(text: str) -> bytes:
+    """Once for each text, however often a pickle asks for it."""
+    return text.encode("latin1")
+
+
+_PLAIN = bool | int | float | str | bytes | bytearray | np.generic | np.ndarray
 
 
 def _unwrap(value: Any, seen: dict[int, Any]) -> Any:
@@ -146,12 +174,12 @@ def _unwrap(value: Any, seen: dict[int, Any]) -> Any:
     if id(value) in seen:
         return seen[id(value)]
     if isinstance(value, _Array):
-        return value.value
+        value = value.value
     if isinstance(value, list | tuple):
         result: Any = type(value)(_unwrap(entry, seen) for entry in value)
     elif isinstance(value, dict):
         result = {_unwrap(key, seen): _unwrap(entry, seen) for key, entry in value.items()}
-    elif value is None or isinstance(value, bool | int | float | complex | str | bytes | bytearray | np.generic):
+    elif value is None or isinstance(value, _PLAIN):
         return value
     else:
         raise ValueError(f"it holds a {type(value).__name__}")

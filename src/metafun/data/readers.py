@@ -7,18 +7,18 @@
 A key is `<split>-<class>-<file>`.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Shaped
 
 from ..errors import InvalidConfig, InvalidData
 from .arrays import map_npy, read_npz
 from .parts import Part, checked, from_keys, text
 from .pickles import read_pickle
-from .table import SPLITS, Table
+from .table import SPLITS, Table, counted
 
 FEATURES, LABELS = ("embeddings", "features", "X", "x"), ("labels", "classes", "y")
 LEO_TABLES = {
@@ -36,26 +36,34 @@ class Division:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not all(0 < part < 1 for part in self.fractions) or abs(sum(self.fractions) - 1) > 1e-6:
-            raise InvalidConfig(f"fractions {self.fractions} must be positive and sum to 1, as 0.64,0.16,0.2 do.")
+        if not all(0 < part < math.inf for part in self.fractions):
+            raise InvalidConfig(f"fractions {self.fractions} must be positive, as 0.64,0.16,0.2 and 80,10,10 are.")
         if self.seed < 0:
             raise InvalidConfig(f"seed {self.seed} must not be negative.")
 
-    def __call__(self, labels: Shaped[np.ndarray, " rows"]) -> Shaped[np.ndarray, " rows"]:
+    def __call__(self, labels: Sequence[str]) -> list[str]:
         """The split of each row."""
-        classes, of_row = np.unique(labels, return_inverse=True)
+        classes = sorted(set(labels))
         if len(classes) < len(SPLITS):
-            raise InvalidData(f"{len(classes)} classes cannot be divided into train, val and test; bring 3 or more.")
-        counts = np.ones(len(SPLITS), int)
+            few = counted(len(classes), "classes")
+            raise InvalidData(f"{few} cannot be divided into train, val and test; bring 3 or more.")
+        counts, shares = np.ones(len(SPLITS), int), np.array(self.fractions) / sum(self.fractions)
         for _ in range(len(classes) - len(SPLITS)):
-            counts[np.argmax(np.array(self.fractions) * len(classes) - counts)] += 1
-        drawn = np.random.default_rng(self.seed).permutation(np.repeat(SPLITS, counts))
-        return drawn[of_row]
+            counts[np.argmax(shares * len(classes) - counts)] += 1
+        drawn = np.random.default_rng(self.seed).permutation(np.repeat(SPLITS, counts)).tolist()
+        split_of = dict(zip(classes, drawn, strict=True))
+        return [split_of[label] for label in labels]
+
+
+def existing(path: Path) -> Path:
+    if not path.exists():
+        raise InvalidData(f"there is no file or folder {path}.")
+    return path
 
 
 def find(source: Path) -> dict[str, Path]:
     """The tables in `source` by name: itself, or those of a LEO archive at or above or below it."""
-    here = source.resolve()
+    here = existing(source).resolve()
     roots = (here, here / "embeddings", here.parent, here.parent.parent)
     found = {name: root / path for root in roots for name, path in LEO_TABLES.items() if _pickles(root / path)}
     return {name: path for name, path in found.items() if path.is_relative_to(here)} or {
@@ -73,13 +81,12 @@ def read(source: Path, name: str, division: Division | None = None) -> Table:
             f"{parts[0].where} has {columns[0]} columns and {parts[other].where} has {columns[other]}; "
             "all rows must have the same."
         )
-    labels = np.concatenate([part.labels for part in parts])
-    known = [part.splits for part in parts if part.splits is not None]
-    splits = np.concatenate(known) if known else (division or Division())(labels)
+    labels = [label for part in parts for label in part.labels]
+    splits = [split for part in parts for split in part.splits or ()] or (division or Division())(labels)
     _check_disjoint(source, labels, splits)
     features = np.concatenate([part.features for part in parts])
     parts.clear()  # the largest tables would not fit into memory three times
-    return Table.of(name, features, labels.tolist(), splits.tolist())
+    return Table.of(name, features, labels, splits)
 
 
 def zero_rows(table: Table) -> int:
@@ -87,15 +94,15 @@ def zero_rows(table: Table) -> int:
     return int(np.sum(~table.features.any(axis=1)))
 
 
-def _check_disjoint(source: Path, labels: np.ndarray, splits: np.ndarray) -> None:
+def _check_disjoint(source: Path, labels: Sequence[str], splits: Sequence[str]) -> None:
     of_class: dict[str, list[str]] = {}
-    for label, split in sorted(set(zip(labels.tolist(), splits.tolist(), strict=True))):
+    for label, split in sorted(set(zip(labels, splits, strict=True))):
         of_class.setdefault(label, []).append(split)
     shared = {label: found for label, found in of_class.items() if len(found) > 1}
     if shared:
         label, found = next(iter(shared.items()))
         raise InvalidData(
-            f"{source}: class '{label}' is in {' and in '.join(found)}, one of {len(shared)} such classes; "
+            f"{source}: class '{label}' is in {' and in '.join(found)} ({counted(len(shared), 'such classes')}); "
             "the splits must have no class in common, so that tests meet new ones."
         )
 
@@ -108,9 +115,7 @@ def _parts(source: Path) -> Iterator[Part]:
     if source.suffix == ".npz" and source.is_file():
         yield _npz_part(source)
         return
-    if not source.exists():
-        raise InvalidData(f"there is no file or folder {source}.")
-    pickles = _pickles(source)
+    pickles = _pickles(existing(source))
     divided = sorted(path for split in SPLITS for path in (source / split).glob("*.npy"))
     whole = sorted(source.glob("*.npy"))
     forms = bool(pickles) + bool(divided) + bool(whole)
@@ -123,8 +128,8 @@ def _parts(source: Path) -> Iterator[Part]:
         yield _pickle_part(path, path.name.removesuffix("_embeddings.pkl"))
     for path in divided + whole:
         features = map_npy(path)
-        labels = np.full(features.shape[:1], path.stem)
-        yield checked(path, features, labels, np.full(labels.shape, path.parent.name) if divided else None)
+        rows = len(features) if features.size and features.ndim else 0  # of no columns there may be any number
+        yield checked(path, features, [path.stem] * rows, [path.parent.name] * rows if divided else None)
 
 
 def _pickle_part(path: Path, split: str) -> Part:
@@ -137,7 +142,7 @@ def _pickle_part(path: Path, split: str) -> Part:
         if "labels" not in content:
             raise InvalidData(f"{path} has no 'labels', and no 'keys' of the form <split>-<class>-<file>.")
         labels = text(content["labels"], path, "labels")
-    return checked(path, content["embeddings"], labels, np.full(labels.shape, split))
+    return checked(path, content["embeddings"], labels, [split] * len(labels))
 
 
 def _npz_part(path: Path) -> Part:

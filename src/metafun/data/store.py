@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import InvalidData, suggest
 from .arrays import npz_headers
-from .readers import FEATURES, LEO_TABLES, read
+from .readers import FEATURES, LEO_TABLES, existing, read
 from .stored import check_name, is_name, open_stored, recover, save
 from .table import SPLITS, Table, fingerprint
 
@@ -37,15 +37,16 @@ def cache() -> Path:
 def folders() -> list[Path]:
     """Where tables are looked for, in this order."""
     named = os.environ.get("METAFUN_DATA", "").split(os.pathsep)
-    return [*(Path(folder).expanduser() for folder in named if folder), cache()]
+    return [*(_expanded(folder) for folder in named if folder), cache()]
 
 
 def destination(name: str) -> Path:
     """The folder that a new table `name` goes into; refuses a name that another folder would answer to first."""
     check_name(name)
-    first = folders()[0]
-    existing = next(path for path in (first, *first.absolute().parents) if path.exists())
-    folder = first if os.access(existing, os.W_OK) else cache()
+    folder = next(filter(_writable, (folders()[0], cache())), None)
+    if folder is None:
+        tried = " and ".join(map(str, dict.fromkeys((folders()[0], cache()))))
+        raise InvalidData(f"{tried} cannot be written; name a folder that can in METAFUN_DATA.")
     for earlier in folders()[: folders().index(folder) + 1]:
         found = _lookup(earlier, name)
         if name == BUILT_IN or (found is not None and found != folder / name):
@@ -58,10 +59,8 @@ def destination(name: str) -> Path:
 def locate(name_or_path: str) -> Path:
     """The stored folder or .npz file of a table."""
     if os.sep in name_or_path or name_or_path.endswith(".npz"):
-        path = Path(name_or_path).expanduser()
-        if not path.exists():
-            raise InvalidData(f"there is no file or folder {path}.")
-        if not (path / "table.json").is_file() and path.suffix != ".npz":
+        path = existing(_expanded(name_or_path))
+        if not (path / "table.json").is_file() and not (path.suffix == ".npz" and path.is_file()):
             raise InvalidData(f"{path} is not a stored table; make it one with: metafun data import {path}")
         return path
     check_name(name_or_path)
@@ -96,7 +95,9 @@ def verify(name_or_path: str) -> Table:
 
 def list_tables() -> list[Entry]:
     """Every table that has a name, in the order in which folders are looked in."""
-    entries = {BUILT_IN: Entry(BUILT_IN, None)}
+    made = _lookup(cache(), _built_in_name())
+    built_in = Entry(BUILT_IN, None) if made is None else dataclasses.replace(_entry(BUILT_IN, made), path=None)
+    entries = {BUILT_IN: built_in}
     for folder in folders():
         for path in sorted(folder.iterdir()) if folder.is_dir() else []:
             name = path.name.removesuffix(".npz")
@@ -128,11 +129,25 @@ def _lookup(folder: Path, name: str) -> Path | None:
     return folder / f"{name}.npz" if (folder / f"{name}.npz").is_file() else None
 
 
+def _writable(folder: Path) -> bool:
+    """Whether `folder` can be written, or made in the nearest folder above that is there."""
+    return os.access(next(path for path in (folder, *folder.absolute().parents) if path.exists()), os.W_OK)
+
+
+def _expanded(path: str) -> Path:
+    return Path(os.path.expanduser(path))  # of an unknown user it leaves the ~ in place, and Path's own fails
+
+
+def _built_in_name() -> str:
+    from . import glyphs  # not before they are asked for: drawing needs libraries that nothing else here needs
+
+    return f"{BUILT_IN}-{glyphs.VERSION}"
+
+
 def _built_in() -> Table:
-    # Drawing needs libraries that nothing else here needs.
     from . import glyphs
 
-    name, folder = f"{BUILT_IN}-{glyphs.VERSION}", cache()
+    name, folder = _built_in_name(), cache()
     if _lookup(folder, name) is None:
         table = glyphs.make()
         try:

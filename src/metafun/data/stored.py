@@ -1,12 +1,15 @@
 """The stored form of a table: a folder with features.npy, read from disk as it is used, and table.json."""
 
+import contextlib
 import dataclasses
+import fcntl
 import json
 import math
 import os
 import re
 import shutil
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import accumulate
@@ -18,7 +21,7 @@ import numpy as np
 from ..errors import InvalidData
 from ..schema import parse
 from .arrays import map_npy
-from .table import SPLITS, ClassRows, Table
+from .table import CONTROL, SPLITS, ClassRows, Table, printable
 
 
 @dataclass(frozen=True)
@@ -43,34 +46,72 @@ def is_name(name: str) -> bool:
 
 def check_name(name: str) -> None:
     if not is_name(name):
-        raise InvalidData(f"{name!r} cannot be a name; use up to 100 of A-Z a-z 0-9 . _ - and no dot first.")
+        near = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-").removesuffix(".npz")[:100]
+        raise InvalidData(
+            f"{name!r} cannot be a name; use up to 100 of A-Z a-z 0-9 . _ - with no dot first and no .npz last"
+            + (f", as in --name {near}" if is_name(near) else ".")
+        )
 
 
 def save(table: Table, folder: Path, source: str, *, overwrite: bool = False) -> None:
     """Writes `folder`/NAME. It is whole or not there; an old one stays until the new one is complete."""
     check_name(table.name)
-    recover(folder, table.name)
     target = folder / table.name
-    if target.exists() and not overwrite:
-        raise InvalidData(f"{target} exists already; replace it with --overwrite, or choose another --name.")
+    _check_free(target, overwrite)
     folder.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{table.name}.", dir=folder))
     try:
         _write(table, source, temporary)
-        if overwrite and target.exists():
-            shutil.rmtree(_aside(folder, table.name), ignore_errors=True)
-            os.rename(target, _aside(folder, table.name))
-        os.rename(temporary, target)
+        with _locked(folder):
+            _settle(folder, table.name)
+            _check_free(target, overwrite)  # another process may have been faster
+            try:
+                if os.path.lexists(target):
+                    os.rename(target, _aside(folder, table.name))
+                os.rename(temporary, target)
+            finally:
+                _settle(folder, table.name)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-        recover(folder, table.name)
-    shutil.rmtree(_aside(folder, table.name), ignore_errors=True)
 
 
 def recover(folder: Path, name: str) -> None:
-    """Puts back the old table if `save` was killed between taking it away and bringing the new one."""
-    if not (folder / name).exists() and _aside(folder, name).exists():
-        os.rename(_aside(folder, name), folder / name)
+    """Ends what a `save` that was killed had begun. One that is at work is waited for."""
+    if os.path.lexists(_aside(folder, name)) and os.access(folder, os.W_OK):
+        with _locked(folder):
+            _settle(folder, name)
+
+
+def _settle(folder: Path, name: str) -> None:
+    """The old table goes if the new one is there, and comes back if not."""
+    target, aside = folder / name, _aside(folder, name)
+    if os.path.lexists(target):
+        _remove(aside)
+    elif os.path.lexists(aside):
+        os.rename(aside, target)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _check_free(target: Path, overwrite: bool) -> None:
+    if os.path.lexists(target) and not overwrite:
+        raise InvalidData(f"{target} exists already; replace it with --overwrite, or choose another --name.")
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Waits until no other process moves tables in `folder`; the lock goes with the process, however that ends."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def describe(folder: Path) -> Description:
@@ -80,9 +121,13 @@ def describe(folder: Path) -> Description:
         content = json.loads(path.read_bytes())
         if not isinstance(content, dict):
             raise TypeError("it is not a JSON object")
-        return parse(Description, content)
+        found = parse(Description, content)
+        if any(map(CONTROL.search, (found.source, found.imported, *(rows.name for rows in found.classes)))):
+            raise ValueError("control characters in it")
+        return found
     except (ValueError, TypeError, RecursionError) as error:  # a missing key is a TypeError
-        raise InvalidData(f"{path} does not describe a table ({error}); import the table again.") from None
+        message = f"{path} does not describe a table ({error}); import the table again."
+        raise InvalidData(printable(message)) from None
 
 
 def open_stored(folder: Path) -> Table:
@@ -126,7 +171,7 @@ def _write(table: Table, source: str, folder: Path) -> None:
         "shape": table.features.shape,
         "image": table.image,
         "fingerprint": table.fingerprint,
-        "source": source,
+        "source": printable(source),
         "imported": datetime.now(UTC).date().isoformat(),
         "classes": [dataclasses.asdict(rows) for rows in table.classes],
     }

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
@@ -13,6 +14,8 @@ from ..errors import InvalidData
 SPLITS = ("train", "val", "test")
 # Kept as they come: half-precision features and pixels need not take the room of full precision.
 DTYPES = ("uint8", "float16", "float32")
+# By these a name could move the cursor, end a line or turn its direction; half of a surrogate pair cannot be printed.
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -48,11 +51,13 @@ class Table:
         image: tuple[int, int] | None = None,
     ) -> "Table":
         """Groups the rows by class; `labels` and `splits` have an entry for each row."""
-        names, of_row = np.unique(np.asarray(labels, str), return_inverse=True)
+        names = sorted(set(labels))
+        number = {name: i for i, name in enumerate(names)}
+        of_row = np.array([number[label] for label in labels])
         place = np.array([SPLITS.index(split) for split in splits]) * len(names) + of_row
         order = np.argsort(place, kind="stable")
         classes = tuple(
-            ClassRows(str(names[at % len(names)]), SPLITS[at // len(names)], int(start), int(count))
+            ClassRows(names[at % len(names)], SPLITS[at // len(names)], int(start), int(count))
             for at, start, count in zip(*np.unique(place[order], return_index=True, return_counts=True), strict=True)
         )
         features = np.ascontiguousarray(features[order])
@@ -65,6 +70,15 @@ class Table:
             have = ", ".join(dict.fromkeys(rows.split for rows in self.classes))
             raise InvalidData(f"data '{self.name}' have no classes in {'+'.join(names)}; they have: {have}.")
         return chosen
+
+
+def printable(text: str) -> str:
+    return CONTROL.sub("?", text)
+
+
+def counted(n: int, things: str) -> str:
+    """2 rows, but 1 row; 2 classes, but 1 class."""
+    return f"{n:,} {things.removesuffix('es' if things.endswith('sses') else 's') if n == 1 else things}"
 
 
 def fingerprint(features: Shaped[np.ndarray, "rows dx"], classes: Sequence[ClassRows]) -> str:

@@ -5,7 +5,7 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..gp import KERNELS, GaussianProcess
 from ..likelihoods import Normal
@@ -47,8 +47,17 @@ class Curves(Tasks):
         return Task(jax.tree.map(lambda a: a[:most], context), jax.tree.map(lambda a: a[least:], target))
 
     def oracle(self, key: PRNGKeyArray, task: Task) -> Normal:
-        """What one who knows the process that `key` drew would predict."""
+        """The exact posterior of the process that `key` drew, each target by itself."""
         return self._process(jax.random.split(key, 5)[0]).predict(task.context, task.target.x)
+
+    def curve(self, key: PRNGKeyArray, n: int, x: Float[Array, "m dx"]) -> tuple[Task, Normal]:
+        """A task to look at: n context points, targets along x, and the exact prediction there."""
+        key_process, key_x, key_y = jax.random.split(key, 3)
+        process = self._process(key_process)
+        given = jax.random.uniform(key_x, (n, self.dx), minval=self.low, maxval=self.high)
+        y = process.sample(key_y, jnp.concatenate([given, x]))
+        context, target = Points(given, y[:n], jnp.ones(n, bool)), Points(x, y[n:], jnp.ones(len(x), bool))
+        return Task(context, target), process.predict(context, x)
 
     def _process(self, key: PRNGKeyArray) -> GaussianProcess:
         keys = jax.random.split(key, 3)

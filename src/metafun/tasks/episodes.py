@@ -59,6 +59,9 @@ class Episodes(Tasks):
         context, target = jnp.split(x, [self.shots], axis=1)
         return Task(_points(context), _points(target))
 
+    def oracle(self, key: PRNGKeyArray, task: Task) -> None:
+        return None
+
     def rows(self, key: PRNGKeyArray) -> Int[Array, "ways each"]:
         """Which rows make the task: of each class, `shots` for its context and then `queries`."""
         key_classes, key_rows = jax.random.split(key)

@@ -49,6 +49,9 @@ class Sinusoid(Tasks):
         wave = Wave.draw(key_wave)
         return Task(wave.points(x[:most], n), wave.points(x[most:], jnp.minimum(self.targets, self.points - n)))
 
+    def oracle(self, key: PRNGKeyArray, task: Task) -> None:
+        return None
+
     def curve(self, key: PRNGKeyArray, n: int, low: float, x: Float[Array, "m 1"]) -> Task:
         """A task to look at: n context points not left of `low`, and the wave along x."""
         key_wave, key_x = jax.random.split(key)

@@ -5,6 +5,7 @@ from abc import abstractmethod
 import equinox as eqx
 from jaxtyping import PRNGKeyArray
 
+from ..likelihoods import Prediction
 from ..task import Task
 
 
@@ -14,3 +15,7 @@ class Tasks(eqx.Module):
     @abstractmethod
     def sample(self, key: PRNGKeyArray) -> Task:
         """One task, always of the same sizes; what is not there is masked."""
+
+    @abstractmethod
+    def oracle(self, key: PRNGKeyArray, task: Task) -> Prediction | None:
+        """What one would predict who knew how `key` drew the task, where that can be computed."""
