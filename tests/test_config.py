@@ -224,3 +224,24 @@ def test_ways_are_for_classification():
     config = load_config("sinusoid", ["evaluation.ways=[5]"])
     with pytest.raises(InvalidConfig, match="sinusoids have no classes"):
         next(config.tasks.test(config.evaluation))
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("tasks.lengthscale=[2.0,1.0]", "tasks.lengthscale = [2.0, 1.0], but the least comes first."),
+        ("tasks.points=30", "tasks.points = 30 leaves fewer than 20 targets beside 20 context points."),
+        ("tasks.kernel=rbff", "tasks.kernel = 'rbff' is not known; did you mean 'rbf'"),
+    ],
+)
+def test_a_bad_setting_of_curves_is_refused(setting, message):
+    with pytest.raises(InvalidConfig, match="^" + re.escape(message)):
+        load_config("gp", [setting])
+
+
+def test_the_protocol_of_neural_processes():
+    """Lee et al. (2020): ℓ ∼ U(0.1, 0.6), s ∼ U(0.1, 1), noise 0.02, 3 to 46 context points, at most 50 in all."""
+    for name, kernel in (("gp-bnp", "rbf"), ("gp-bnp-matern", "matern52")):
+        tasks = load_config(name).tasks
+        assert (tasks.kernel, tasks.lengthscale, tasks.scale) == (kernel, (0.1, 0.6), (0.1, 1.0))
+        assert (tasks.noise, tasks.inputs, tasks.context, tasks.points) == (0.02, (-2.0, 2.0), (3, 46), 50)

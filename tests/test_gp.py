@@ -1,11 +1,18 @@
 """Exact Gaussian processes against scikit-learn's, and curves drawn from them."""
 
+import json
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor, kernels
+from typer.testing import CliRunner
 
+from examples import TINY
+from metafun.cli import app
 from metafun.gp import RBF, GaussianProcess, Matern52, Periodic
 from metafun.task import Points
 from metafun.tasks import Curves
@@ -143,3 +150,25 @@ def test_the_oracle_is_calibrated_on_the_curves(kernel):
     # Errors within a task depend on each other, so that the number of tasks, not of points, sets the scale.
     np.testing.assert_allclose(errors.mean(), 0, atol=5 / np.sqrt(2000))
     np.testing.assert_allclose(errors.var(), 1, atol=5 * np.sqrt(2 / 2000))
+
+
+@pytest.mark.slow
+def test_curves_train_on_several_devices_to_the_end(tmp_path):
+    """In a process of its own, with a time limit: what it guards against is a deadlock."""
+    settings = [part for setting in [*TINY, "model.pooling.heads=2"] for part in ("--set", setting)]
+    command = [sys.executable, "-m", "metafun.cli", "train", "gp", "--out", str(tmp_path / "run"), *settings]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert result.returncode == 0, result.stderr
+    evaluated = json.loads(metafun("evaluate", tmp_path / "run", "--json").stdout)["metrics"]
+    for shots in (5, 15):
+        assert (
+            evaluated[f"oracle_log_likelihood_{shots}shot"]["mean"] > evaluated[f"log_likelihood_{shots}shot"]["mean"]
+        )
+    assert evaluated["oracle_coverage95_15shot"]["mean"] == pytest.approx(0.95, abs=0.05)
+    assert "curves.png" in metafun("plot", tmp_path / "run").stdout
+
+
+def metafun(*arguments):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == 0, result.output
+    return result

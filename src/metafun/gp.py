@@ -90,7 +90,25 @@ class GaussianProcess(eqx.Module):
         """The Cholesky factor of K + σ²I, with a row of the identity for each point that the mask leaves out."""
         there = mask[:, None] & mask
         covariance = jnp.where(there, self.kernel(x, x), 0) + jnp.diag(jnp.where(mask, self._variance(), 1))
-        return jnp.linalg.cholesky(covariance)
+        return _cholesky(covariance)
+
+
+def _cholesky(a: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    """L with L Lᵀ = a.
+
+    On the CPU column by column, without LAPACK: it waits for threads that, where tasks are spread over several CPU
+    devices, wait for it.
+    """
+    return jax.lax.platform_dependent(a, cpu=_cholesky_by_columns, default=jnp.linalg.cholesky) if len(a) else a
+
+
+def _cholesky_by_columns(a: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    def step(j: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        rest, root = state
+        column = jnp.where(jnp.arange(len(a)) >= j, rest[:, j] / jnp.sqrt(rest[j, j]), 0)
+        return rest - jnp.outer(column, column), root.at[:, j].set(column)
+
+    return jax.lax.fori_loop(0, len(a), step, (a, jnp.zeros_like(a)))[1]
 
 
 def _squares(x: Float[Array, "m dx"], y: Float[Array, "n dx"]) -> Float[Array, "m n"]:
