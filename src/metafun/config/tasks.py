@@ -185,7 +185,7 @@ class EpisodesConfig:
             return self
         table = self.table()
         for splits in (self.train_on, ("val",))[: 1 + validates]:
-            check(table, splits, ways=self.ways, shots=self.shots, queries=self.queries)
+            check(table, splits, **self._sizes)
         return dataclasses.replace(
             self, data=_anchored(self.data), features=table.features.shape[1], fingerprint=table.fingerprint
         )
@@ -207,11 +207,10 @@ class EpisodesConfig:
         return table
 
     def training(self) -> Episodes:
-        sizes = {"ways": self.ways, "shots": self.shots, "queries": self.queries}
-        return Episodes.over(self.table(), self.train_on, **sizes, noise=self.noise)
+        return Episodes.over(self.table(), self.train_on, **self._sizes, noise=self.noise)
 
     def validation(self) -> Episodes:
-        return Episodes.over(self.table(), ("val",), ways=self.ways, shots=self.shots, queries=self.queries)
+        return Episodes.over(self.table(), ("val",), **self._sizes)
 
     def test(self, evaluation: EvaluationConfig) -> Iterator[tuple[str, Episodes]]:
         """One after another, so that the table is on the device only once."""
@@ -222,6 +221,10 @@ class EpisodesConfig:
                     f"{ways}way_{shots}shot",
                     Episodes.over(table, ("test",), ways=ways, shots=shots, queries=queries),
                 )
+
+    @property
+    def _sizes(self) -> dict[str, int]:
+        return {"ways": self.ways, "shots": self.shots, "queries": self.queries}
 
 
 def _anchored(data: str) -> str:
