@@ -1,5 +1,6 @@
 """Gaussian processes: kernels, and exact inference with hyperparameters that are known."""
 
+import functools
 import math
 from abc import abstractmethod
 
@@ -71,15 +72,15 @@ class GaussianProcess(eqx.Module):
         root = self._root(context.x, context.mask)
         y = jnp.where(context.mask[:, None], context.y, 0)
         cross = jnp.where(context.mask, self.kernel(x, context.x), 0)
-        half = solve_triangular(root, cross.T, lower=True)
-        mean = half.T @ solve_triangular(root, y, lower=True)
+        half = _solve(root, cross.T)
+        mean = half.T @ _solve(root, y)
         prior, least = self.kernel.scale**2 + self._variance(), self._variance()
         return Normal(mean, jnp.sqrt(jnp.maximum(prior - jnp.square(half).sum(0), least))[:, None])
 
     def log_prob(self, points: Points) -> Float[Array, ""]:
         """log P(y₁, …, yₙ|x₁, …, xₙ), jointly; of targets given a context it is a difference of two of these."""
         root = self._root(points.x, points.mask)
-        z = solve_triangular(root, jnp.where(points.mask[:, None], points.y, 0), lower=True)
+        z = _solve(root, jnp.where(points.mask[:, None], points.y, 0))
         count = points.mask.sum()
         return -(jnp.square(z).sum() + count * math.log(2 * math.pi)) / 2 - jnp.log(jnp.diagonal(root)).sum()
 
@@ -93,22 +94,37 @@ class GaussianProcess(eqx.Module):
         return _cholesky(covariance)
 
 
+# On the CPU the two below go column by column, without LAPACK: it waits for threads that, where tasks are spread over
+# several CPU devices, wait for it.
+
+
 def _cholesky(a: Float[Array, "n n"]) -> Float[Array, "n n"]:
-    """L with L Lᵀ = a.
+    """L with L Lᵀ = a."""
 
-    On the CPU column by column, without LAPACK: it waits for threads that, where tasks are spread over several CPU
-    devices, wait for it.
-    """
-    return jax.lax.platform_dependent(a, cpu=_cholesky_by_columns, default=jnp.linalg.cholesky) if len(a) else a
+    def by_columns(a: Array) -> Array:
+        def step(j: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+            rest, root = state
+            column = jnp.where(jnp.arange(len(a)) >= j, rest[:, j] / jnp.sqrt(rest[j, j]), 0)
+            return rest - jnp.outer(column, column), root.at[:, j].set(column)
+
+        return jax.lax.fori_loop(0, len(a), step, (a, jnp.zeros_like(a)))[1]
+
+    return jax.lax.platform_dependent(a, cpu=by_columns, default=jnp.linalg.cholesky) if len(a) else a
 
 
-def _cholesky_by_columns(a: Float[Array, "n n"]) -> Float[Array, "n n"]:
-    def step(j: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
-        rest, root = state
-        column = jnp.where(jnp.arange(len(a)) >= j, rest[:, j] / jnp.sqrt(rest[j, j]), 0)
-        return rest - jnp.outer(column, column), root.at[:, j].set(column)
+def _solve(root: Float[Array, "n n"], b: Float[Array, "n m"]) -> Float[Array, "n m"]:
+    """L⁻¹ b for a lower triangle L."""
 
-    return jax.lax.fori_loop(0, len(a), step, (a, jnp.zeros_like(a)))[1]
+    def by_columns(root: Array, b: Array) -> Array:
+        def step(j: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+            rest, z = state
+            row = rest[j] / root[j, j]
+            return rest - jnp.outer(root[:, j], row), z.at[j].set(row)
+
+        return jax.lax.fori_loop(0, len(b), step, (b, jnp.zeros_like(b)))[1]
+
+    default = functools.partial(solve_triangular, lower=True)
+    return jax.lax.platform_dependent(root, b, cpu=by_columns, default=default) if len(b) else b
 
 
 def _squares(x: Float[Array, "m dx"], y: Float[Array, "n dx"]) -> Float[Array, "m n"]:
