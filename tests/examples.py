@@ -7,7 +7,7 @@ import numpy as np
 
 from metafun.config import MetaFunConfig
 from metafun.data import Table
-from metafun.model import MetaFun
+from metafun.learner import Learner
 from metafun.schema import parse
 from metafun.task import Task
 
@@ -24,6 +24,7 @@ _COMBINATIONS = [
     *itertools.product(POOLINGS, UPDATES, DECODERS, [False], [1]),
     *itertools.product(POOLINGS, ["mlp"], ["conditioned"], [True], [1]),
     *itertools.product(POOLINGS[:2], ["mlp"], ["conditioned"], [False], [2]),
+    ("mean", "mlp", "conditioned", False, 1),
 ]
 VARIANTS = [
     dict(pooling=pooling, update=update, decoder=decoder, per_iteration=own, initial=INITIALS[i % 3], heads=heads)
@@ -40,24 +41,27 @@ CLASSIFIERS = [
     for i, (pooling, update, decoder, heads) in enumerate(_CLASSIFIERS)
 ]
 
+# With a latent: beside updates, and instead of them.
+STOCHASTIC = [VARIANTS[0] | {"latent": "global", "iterations": iterations} for iterations in (3, 0)]
+
 
 def name(variant: dict) -> str:
     return "-".join(str(value) for value in variant.values())
 
 
-def build(variant: dict, seed: int = 0, **changes) -> MetaFun:
+def build(variant: dict, seed: int = 0, **changes) -> Learner:
     """A small model with random parameters everywhere, also where training starts from 0 or 1."""
     key, noise = jax.random.split(jax.random.key(seed))
     classifies = variant in CLASSIFIERS
     representation = {"identity": 2 * DY, "logits": 1}.get(variant["decoder"], 6)
     table = {
-        "iterations": 3,
+        "iterations": variant.get("iterations", 3),
         "representation": representation,
         "step_size": 0.4,
         "activation": "tanh",
         "loss": {"kind": "cross-entropy", "label_smoothing": 0.1} if classifies else {"kind": "gaussian"},
         "per_iteration": variant["per_iteration"],
-        **{part: {"kind": variant[part], **SIZES.get(variant[part], {})} for part in PARTS},
+        **{part: {"kind": variant[part], **SIZES.get(variant[part], {})} for part in PARTS if part in variant},
         **changes,
     }
     if variant["heads"] > 1:
@@ -69,12 +73,13 @@ def build(variant: dict, seed: int = 0, **changes) -> MetaFun:
     return jax.tree.unflatten(structure, moved)
 
 
-PARTS = ("pooling", "update", "decoder", "initial")
+PARTS = ("pooling", "update", "decoder", "initial", "latent")
 _SMALL = {"width": 7, "layers": 2}
 SIZES = {
     **dict.fromkeys(("attention", "deep-kernel", "mlp", "classwise", "predictor-weights", "conditioned"), _SMALL),
     "parametric": _SMALL | {"dropout": 0.5},
     "softmax-weights": {"dropout": 0.5},
+    "global": _SMALL | {"size": 3, "samples": 4},
 }
 
 

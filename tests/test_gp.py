@@ -142,7 +142,7 @@ def test_the_oracle_is_calibrated_on_the_curves(kernel):
 
     def z(key):
         task = tasks.sample(key)
-        prediction = tasks.oracle(key, task)
+        prediction = tasks.oracle(key, task).prediction
         return (task.target.y - prediction.mean) / prediction.std, task.target.mask
 
     errors, mask = jax.vmap(z)(jax.random.split(jax.random.key(1), 2000))

@@ -7,7 +7,7 @@ import pytest
 
 from metafun.config import load_config
 from metafun.data import open_table
-from metafun.evaluation import validate
+from metafun.evaluation import Validation
 from metafun.training import Trainer
 
 NAME = "miniimagenet_wrn28_center"
@@ -33,5 +33,6 @@ def test_three_hundred_steps_are_on_the_way():
     config = load_config("mini-kfp-1shot", [*settings, "training.validation_tasks=200"]).resolved()
     trainer = Trainer(config)
     *_, (state, _) = trainer.run(trainer.start())
-    (error,) = validate(trainer.models(state.parameters), config.tasks.validation(), config)
+    models = trainer.models(state.parameters)
+    (error,) = Validation(models, config)(models)
     assert 1 - error > 0.53

@@ -70,12 +70,12 @@ def test_interrupted_after_any_chunk_it_goes_on_bit_by_bit(finished, tmp_path):
 
 
 def test_interrupted_during_validation_it_loses_nothing(finished, tmp_path, monkeypatch):
-    def interrupt(models, tasks, config):
+    def interrupt(validation, models):
         raise KeyboardInterrupt
 
     run = new_run(tmp_path / "run", "training.seeds=[0,1]")
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(metafun.runs, "validate", interrupt)
+        patch.setattr(metafun.runs.Validation, "__call__", interrupt)
         list(run.train())
     assert run.record.step == 10
     list(run.train())
@@ -167,7 +167,7 @@ def wait_for_progress(path, process) -> None:
 
 def test_early_stopping_waits_for_patience(tmp_path, monkeypatch):
     values = iter([3.0, 2.0, 2.5, 2.4, 2.3, 1.0])
-    monkeypatch.setattr(metafun.runs, "validate", lambda models, tasks, config: [next(values)])
+    monkeypatch.setattr(metafun.runs.Validation, "__call__", lambda validation, models: (next(values),))
     run = new_run(tmp_path / "run", "training.steps=200", "training.patience=2")
     reports = list(run.train())
     assert reports[-1].record.step == 80 and run.record.stopped_early

@@ -17,7 +17,7 @@ from jaxtyping import PyTree
 from .config import Config, parse_config, parse_toml
 from .errors import InvalidCheckpoint, InvalidConfig
 from .files import write_atomically
-from .model import MetaFun
+from .learner import Learner
 
 FORMAT = "metafun-1"
 
@@ -48,7 +48,7 @@ def read_header(path: Path) -> tuple[Config, dict[str, Any]]:
             raise InvalidCheckpoint(f"{path} has a damaged header: {error}") from None
 
 
-def load_models(path: Path, group: str = "best") -> MetaFun:
+def load_models(path: Path, group: str = "best") -> Learner:
     """The models of all seeds as one, with a leading axis for the seed in every array."""
     config, _ = read_header(path)
     one = eqx.filter_eval_shape(config.build_model, jax.random.key(0))
@@ -60,7 +60,7 @@ def load_models(path: Path, group: str = "best") -> MetaFun:
     return load_group(path, group, like)
 
 
-def load_model(path: Path, seed: int | None = None, group: str = "best") -> MetaFun:
+def load_model(path: Path, seed: int | None = None, group: str = "best") -> Learner:
     """One trained model: that of `seed`, or of the first seed."""
     seeds = read_header(path)[0].training.seeds
     if seed is not None and seed not in seeds:

@@ -9,6 +9,10 @@ from jaxtyping import Array, PyTree
 
 AXIS = "tasks"
 
+# On a GPU, XLA would try many Triton kernels for each matrix product, for longer than most of our runs take; for
+# products as small as ours none of them is faster than the one it then takes from cuBLAS.
+COMPILER_OPTIONS = {"xla_gpu_enable_triton_gemm": False}
+
 # A step is too short to be worth more than a few rendezvous partners.
 MOST_CPU_DEVICES = 4
 

@@ -1,6 +1,8 @@
 """What a trained model is worth: metrics over fixed, seeded tasks."""
 
 import zlib
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -11,9 +13,9 @@ from jax.sharding import PartitionSpec
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .config import Config
-from .devices import AXIS, my_share, spread, task_mesh
-from .likelihoods import Likelihood, Prediction, calibration_error, masked_mean
-from .model import MetaFun
+from .devices import AXIS, COMPILER_OPTIONS, my_share, spread, task_mesh
+from .learner import Learner
+from .likelihoods import Likelihood, Prediction, calibration_error, coverage, masked_mean
 from .task import Points, Task
 from .tasks import Tasks
 
@@ -21,14 +23,26 @@ from .tasks import Tasks
 TASKS_AT_A_TIME = 250
 
 
-def validate(models: MetaFun, tasks: Tasks, config: Config) -> list[float]:
-    """Each seed's mean error over the validation tasks, the same at every call."""
-    key = jax.random.fold_in(jax.random.key(config.evaluation.seed), 0)
-    metrics = task_metrics(models, tasks, key, config.training.validation_tasks, "default")
-    return metrics["error"].mean(1).tolist()
+class Validation:
+    """Each seed's mean error over the validation tasks, the same tasks at every call.
+
+    Compiled in a thread of its own while training is: on a GPU either takes seconds.
+    """
+
+    def __init__(self, models: Learner, config: Config):
+        """`models` are placed on the devices as those that will come; what their parameters are does not matter."""
+        key = jax.random.fold_in(jax.random.key(config.evaluation.seed), 0)
+        self._rest = (config.tasks.validation(), key, config.training.validation_tasks, "default")
+        pool = ThreadPoolExecutor(1)
+        self._compiled = pool.submit(lambda: task_metrics.lower(models, *self._rest).compile())
+        pool.shutdown(wait=False)
+
+    def __call__(self, models: Learner) -> tuple[float, ...]:
+        wait([self._compiled])
+        return tuple(task_metrics(models, *self._rest)["error"].mean(1).tolist())
 
 
-def evaluate(models: MetaFun, config: Config) -> dict[str, dict[str, Any]]:
+def evaluate(models: Learner, config: Config) -> dict[str, dict[str, Any]]:
     """A summary of each `<metric>_<kind of test tasks>`."""
     results: dict[str, dict[str, Any]] = {}
     for kind, tasks in config.tasks.test(config.evaluation):
@@ -43,11 +57,15 @@ def evaluate(models: MetaFun, config: Config) -> dict[str, dict[str, Any]]:
 
 
 def _summaries(name: str, values: Float[np.ndarray, "s count ..."]) -> dict[str, dict[str, Any]]:
-    if name != "reliability":
-        return {name: summarise(values)}
-    reliability = values.mean(1)
-    error = summarise(calibration_error(reliability)[:, None])
-    return {"ece": error | {"reliability": reliability.mean(0).tolist()}}
+    if name == "reliability":
+        reliability = values.mean(1)
+        error = summarise(calibration_error(reliability)[:, None])
+        return {"ece": error | {"reliability": reliability.mean(0).tolist()}}
+    if name.endswith("quantiles"):
+        found = coverage(values.mean(1))
+        error = summarise(abs(found - np.linspace(0, 1, found.shape[1] + 2)[1:-1]).mean(1, keepdims=True))
+        return {name.replace("quantiles", "calibration_error"): error | {"coverage": found.mean(0).tolist()}}
+    return {name: summarise(values)}
 
 
 def summarise(values: Float[np.ndarray, "s count"]) -> dict[str, Any]:
@@ -61,20 +79,22 @@ def summarise(values: Float[np.ndarray, "s count"]) -> dict[str, Any]:
     }
 
 
-@eqx.filter_jit
+@partial(eqx.filter_jit, compiler_options=COMPILER_OPTIONS)
 def task_metrics(
-    models: MetaFun, tasks: Tasks, key: PRNGKeyArray, count: int, precision: str
+    models: Learner, tasks: Tasks, key: PRNGKeyArray, count: int, precision: str
 ) -> dict[str, Float[Array, "s count ..."]]:
     """The metrics of every task for every seed; all seeds meet the same tasks."""
     mesh = task_mesh(count)
 
-    def share(models: MetaFun, tasks: Tasks, keys: Array) -> dict[str, Array]:
+    def share(models: Learner, tasks: Tasks, keys: Array) -> dict[str, Array]:
         def metrics(key: PRNGKeyArray) -> dict[str, Array]:
             task = tasks.sample(key)
             found = eqx.filter_vmap(lambda model: target_metrics(model, task))(models)
             if (oracle := tasks.oracle(key, task)) is not None:
-                best = judge(models.likelihood, oracle, task.target)
-                found |= {f"oracle_{name}": jnp.broadcast_to(best[name], found[name].shape) for name in best}
+                best = judge(models.likelihood, oracle.prediction, task.target)
+                best |= joint_metric(oracle.joint_log_prob, task.target)
+                seeds = len(found["error"])
+                found |= {f"oracle_{name}": jnp.broadcast_to(a, (seeds, *a.shape)) for name, a in best.items()}
             return found
 
         return jax.lax.map(metrics, my_share(keys, mesh), batch_size=TASKS_AT_A_TIME)
@@ -84,11 +104,19 @@ def task_metrics(
     return jax.tree.map(lambda values: jnp.moveaxis(values, 1, 0), by_task)
 
 
-def target_metrics(model: MetaFun, task: Task) -> dict[str, Array]:
+def target_metrics(model: Learner, task: Task) -> dict[str, Array]:
     """What validation compares, and what is reported, of one task."""
     prediction = model.predict(model.encode(task.context), task.target.x)
     error = masked_mean(model.likelihood.error(prediction, task.target.y), task.target.mask)
-    return {"error": error} | judge(model.likelihood, prediction, task.target)
+    found = {"error": error} | judge(model.likelihood, prediction, task.target)
+    if (joint := model.joint_log_prob(task)) is not None:
+        found |= joint_metric(joint, task.target)
+    return found
+
+
+def joint_metric(log_prob: Float[Array, ""], target: Points) -> dict[str, Array]:
+    """The log-likelihood of a task's targets together, for each of them."""
+    return {"joint_log_likelihood": log_prob / jnp.maximum(target.mask.sum(), 1)}
 
 
 def judge(likelihood: Likelihood, prediction: Prediction, target: Points) -> dict[str, Array]:

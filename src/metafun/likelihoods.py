@@ -7,12 +7,14 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .task import Points
 
-# The central intervals of a normal distribution that hold 50, 80 and 95 %, in standard deviations.
-INTERVALS = {50: 0.67449, 80: 1.28155, 95: 1.95996}
+# The central intervals whose coverage is reported, in per cent.
+INTERVALS = (50, 80, 95)
+# Bins of equal probability: a calibrated prediction has as many outcomes in each. Intervals are made of them.
+QUANTILES = 40
 # Of equal width: what most published calibration errors of classifiers use.
 BINS = 15
 
@@ -26,6 +28,38 @@ class Normal(eqx.Module):
     def log_prob(self, y: Float[Array, "*m dy"]) -> Float[Array, "*m"]:
         z = (y - self.mean) / self.std
         return -(z**2 / 2 + jnp.log(self.std) + math.log(2 * math.pi) / 2).sum(-1)
+
+    def cdf(self, y: Float[Array, "*m dy"]) -> Float[Array, "*m dy"]:
+        return jax.scipy.stats.norm.cdf(y, self.mean, self.std)
+
+    def sample(self, key: PRNGKeyArray, count: int) -> Float[Array, "count *m dy"]:
+        return self.mean + self.std * jax.random.normal(key, (count, *self.mean.shape), self.mean.dtype)
+
+    def divergence(self, other: "Normal") -> Float[Array, "*m"]:
+        """KL(self ‖ other)."""
+        ratio, z = self.std / other.std, (self.mean - other.mean) / other.std
+        return ((ratio**2 + z**2 - 1) / 2 - jnp.log(ratio)).sum(-1)
+
+
+class Mixture(eqx.Module):
+    """P(y|x) = 1/S Σₛ 𝒩(y; meanₛ, stdₛ²), the S components along the first axis."""
+
+    components: Normal
+
+    @property
+    def mean(self) -> Float[Array, "*m dy"]:
+        return self.components.mean.mean(0)
+
+    @property
+    def std(self) -> Float[Array, "*m dy"]:
+        return jnp.sqrt(jnp.square(self.components.std).mean(0) + self.components.mean.var(0))
+
+    def log_prob(self, y: Float[Array, "*m dy"]) -> Float[Array, "*m"]:
+        each = self.components.log_prob(y)
+        return jax.nn.logsumexp(each, axis=0) - math.log(len(each))
+
+    def cdf(self, y: Float[Array, "*m dy"]) -> Float[Array, "*m dy"]:
+        return self.components.cdf(y).mean(0)
 
 
 class Categorical(eqx.Module):
@@ -47,7 +81,7 @@ class Categorical(eqx.Module):
         return jnp.where(y > 0, y * self.log_probabilities, 0).sum(-1)
 
 
-Prediction = Normal | Categorical
+Prediction = Normal | Mixture | Categorical
 
 
 class Likelihood(eqx.Module):
@@ -86,32 +120,33 @@ class NormalLikelihood(Likelihood):
         mean, s = jnp.split(raw, 2, axis=-1)
         return Normal(mean, self.min_std + (1 - self.min_std) * jax.nn.softplus(s))
 
-    def error(self, prediction: Normal, y: Float[Array, "m dy"]) -> Float[Array, " m"]:
+    def error(self, prediction: Normal | Mixture, y: Float[Array, "m dy"]) -> Float[Array, " m"]:
         return self.loss(prediction, y)
 
 
 class SquaredError(NormalLikelihood):
     """ℓ = (μ − y)², averaged over the outputs; the std is left untrained."""
 
-    def loss(self, prediction: Normal, y: Float[Array, "m dy"]) -> Float[Array, " m"]:
+    def loss(self, prediction: Normal | Mixture, y: Float[Array, "m dy"]) -> Float[Array, " m"]:
         return jnp.square(prediction.mean - y).mean(-1)
 
-    def metrics(self, prediction: Normal, y: Float[Array, "m dy"]) -> dict[str, Float[Array, "m ..."]]:
+    def metrics(self, prediction: Normal | Mixture, y: Float[Array, "m dy"]) -> dict[str, Float[Array, "m ..."]]:
         return {"mse": self.loss(prediction, y)}
 
 
 class Gaussian(NormalLikelihood):
     """ℓ = −log 𝒩(y; μ, σ²)."""
 
-    def loss(self, prediction: Normal, y: Float[Array, "m dy"]) -> Float[Array, " m"]:
+    def loss(self, prediction: Normal | Mixture, y: Float[Array, "m dy"]) -> Float[Array, " m"]:
         return -prediction.log_prob(y)
 
-    def metrics(self, prediction: Normal, y: Float[Array, "m dy"]) -> dict[str, Float[Array, "m ..."]]:
-        z = abs(y - prediction.mean) / prediction.std
+    def metrics(self, prediction: Normal | Mixture, y: Float[Array, "m dy"]) -> dict[str, Float[Array, "m ..."]]:
+        quantiles = prediction.cdf(y)
         return {
             "mse": jnp.square(prediction.mean - y).mean(-1),
             "log_likelihood": prediction.log_prob(y),
-            **{f"coverage{level}": (z < bound).mean(-1, dtype=y.dtype) for level, bound in INTERVALS.items()},
+            **{f"coverage{level}": _covered(quantiles, level / 100) for level in INTERVALS},
+            "quantiles": _histogram(quantiles),
         }
 
 
@@ -141,6 +176,24 @@ class CrossEntropy(Likelihood):
             "log_likelihood": prediction.log_prob(y),
             "reliability": reliability(prediction.probabilities.max(-1), accuracy),
         }
+
+
+def _covered(quantiles: Float[Array, "m dy"], share: float) -> Float[Array, " m"]:
+    """Whether y is in the central interval of that probability; the share of y's entries that are."""
+    return (abs(quantiles - 0.5) <= share / 2).mean(-1, dtype=quantiles.dtype)
+
+
+def _histogram(quantiles: Float[Array, "m dy"]) -> Float[Array, "m bins"]:
+    """1 in the bin of the quantile that y came out at, 0 in the others; the mean over y's entries."""
+    bins = jnp.minimum((quantiles * QUANTILES).astype(int), QUANTILES - 1)
+    return jax.nn.one_hot(bins, QUANTILES, dtype=quantiles.dtype).mean(1)
+
+
+def coverage(histogram: Float[Any, "*s bins"]) -> Float[Any, "*s levels"]:
+    """How many outcomes the central intervals of 1/20, …, 19/20 hold, from the mean of `quantiles` over points."""
+    half = QUANTILES // 2
+    pairs = histogram[..., :half][..., ::-1] + histogram[..., half:]
+    return pairs.cumsum(-1)[..., :-1]
 
 
 def reliability(confidence: Float[Array, " m"], accuracy: Float[Array, " m"]) -> Float[Array, "m bins 3"]:

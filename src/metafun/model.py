@@ -1,5 +1,6 @@
 """MetaFun: a task is encoded into a function r(·) by T iterative functional updates (Section 2)."""
 
+from collections.abc import Callable
 from functools import partial
 
 import equinox as eqx
@@ -9,10 +10,11 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .decoders import Decoder
 from .initial import Initial
+from .learner import Learner
 from .likelihoods import Likelihood, Prediction, masked_mean
 from .pooling import Pooling, pool
 from .regularisers import Regulariser
-from .task import Points, Task
+from .task import Points, Task, join
 from .updates import Update
 
 
@@ -51,7 +53,7 @@ class FunctionalRepresentation(eqx.Module):
         return [p.weights(p.embed(x), k, self.mask) for p, k in zip(self.pools, self.keys, strict=True)]
 
 
-class MetaFun(eqx.Module):
+class MetaFun(Learner):
     """The learning model f = Φ(context): encode the context, then decode r(x) wherever a prediction is asked.
 
     `updates` and `pools` hold one shared module, or one for each iteration (the paper's future work b).
@@ -86,7 +88,7 @@ class MetaFun(eqx.Module):
         self.updates = update if isinstance(update, tuple) else (update,)
         self.pools = pool if isinstance(pool, tuple) else (pool,)
         for modules in (self.updates, self.pools):
-            if len(modules) not in (1, iterations):
+            if len(modules) not in (min(1, iterations), iterations):
                 raise ValueError(f"give one module for all {iterations} iterations or one for each, not {len(modules)}")
         self.step_size, self.iterations = jnp.asarray(step_size, float), iterations
         self.context_weight, self.target_weight = context_weight, target_weight
@@ -108,9 +110,8 @@ class MetaFun(eqx.Module):
             u = self.updates[t % len(self.updates)](context, r, partial(loss, t))
             r = r - self.step_size * pool(weights[t % len(weights)], u)
             us.append(u)
-        return FunctionalRepresentation(
-            self.initial, self.pools, self.step_size, keys, context.mask, classes, jnp.stack(us)
-        )
+        updates = jnp.stack(us) if us else jnp.zeros((0, *r.shape))
+        return FunctionalRepresentation(self.initial, self.pools, self.step_size, keys, context.mask, classes, updates)
 
     def predict(
         self, representation: FunctionalRepresentation, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None
@@ -124,13 +125,15 @@ class MetaFun(eqx.Module):
         return self.likelihood(raw, representation.classes)
 
     def loss(self, task: Task, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
-        """The mean of ℓ over the target, plus the mean over the context and the penalties, each with its weight."""
         key_encode, key_predict = (None, None) if key is None else jax.random.split(key)
-        judged = task.target
-        if self.context_weight:  # what has no weight need not be predicted
-            judged = jax.tree.map(lambda *points: jnp.concatenate(points), task.context, task.target)
-        prediction = self.predict(self.encode(task.context, key_encode), judged.x, key_predict)
-        losses = self.likelihood.loss(prediction, judged.y)
+        representation = self.encode(task.context, key_encode)
+        return self.weighted_loss(task, lambda x: self.predict(representation, x, key_predict))
+
+    def weighted_loss(self, task: Task, predict: Callable[[Float[Array, "m dx"]], Prediction]) -> Float[Array, ""]:
+        """The mean of ℓ over the target, plus the mean over the context and the penalties, each with its weight."""
+        # What has no weight need not be predicted.
+        judged = join(task.context, task.target) if self.context_weight else task.target
+        losses = self.likelihood.loss(predict(judged.x), judged.y)
         n = len(losses) - len(task.target.mask)
         loss = self.target_weight * masked_mean(losses[n:], task.target.mask)
         if self.context_weight:

@@ -16,6 +16,7 @@ from matplotlib.patches import Rectangle
 
 from .config import Config, CurvesConfig, EpisodesConfig
 from .evaluation import evaluate
+from .learner import Learner
 from .likelihoods import Normal
 from .model import MetaFun
 from .runs import Run
@@ -65,7 +66,7 @@ def plot_updates(model: MetaFun, tasks: Sinusoid, seed: int, path: Path) -> Path
     return _save(figure, path)
 
 
-def plot_curves(model: MetaFun, tasks: Curves, seed: int, path: Path) -> Path:
+def plot_curves(model: Learner, tasks: Curves, seed: int, path: Path) -> Path:
     """The paper's Figure 4: predictions with uncertainty beside those of the exact GP, for 5 and 15 context points."""
     figure = Figure(figsize=(11, 3.6), layout="constrained")
     x = jnp.linspace(tasks.low, tasks.high, 300)[:, None] * jnp.eye(1, tasks.dx)
@@ -84,7 +85,7 @@ def plot_curves(model: MetaFun, tasks: Curves, seed: int, path: Path) -> Path:
     return _save(figure, path)
 
 
-def plot_episodes(model: MetaFun, tasks: Episodes, image: tuple[int, int], seed: int, path: Path) -> Path:
+def plot_episodes(model: Learner, tasks: Episodes, image: tuple[int, int], seed: int, path: Path) -> Path:
     """Tasks over a table of pictures: the context, the queries, and what the model said of them."""
     figure = Figure(figsize=(11, 3.9), layout="constrained")
     predict = jax.jit(lambda task: model.predict(model.encode(task.context), task.target.x))
@@ -101,7 +102,7 @@ def plot_episodes(model: MetaFun, tasks: Episodes, image: tuple[int, int], seed:
     return _save(figure, path)
 
 
-def plot_reliability(models: MetaFun, config: Config, path: Path) -> Path:
+def plot_reliability(models: Learner, config: Config, path: Path) -> Path:
     """How often the model is right among predictions of about equal confidence."""
     evaluation = dataclasses.replace(config.evaluation, tasks=RELIABILITY_TASKS)
     results = evaluate(models, dataclasses.replace(config, evaluation=evaluation))

@@ -34,6 +34,16 @@ def pool(weights: Float[Array, "*h m n"], u: Float[Array, "n *k dr"]) -> Float[A
     return jnp.einsum("hmn,n...hd->m...hd", weights, slices).reshape(m, *u.shape[1:])
 
 
+class Mean(Pooling):
+    """k = 1/n: every point counts alike, wherever it is asked. With one update, conditional neural processes."""
+
+    def embed(self, x: Float[Array, "n dx"]) -> Float[Array, "n dx"]:
+        return x
+
+    def weights(self, q: Float[Array, "m da"], k: Float[Array, "n da"], mask: Bool[Array, " n"]) -> Float[Array, "m n"]:
+        return jnp.broadcast_to(mask / jnp.maximum(mask.sum(), 1), (len(q), len(k)))
+
+
 class Attention(Pooling):
     """DFP: softmaxᵢ(a(x)·a(xᵢ)/√d). With several heads, each has its own slice of a(x), d numbers long."""
 

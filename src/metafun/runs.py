@@ -16,11 +16,10 @@ from jaxtyping import Array, Float
 from . import checkpoint
 from .config import Config, load_config
 from .errors import Diverged, InvalidCheckpoint, InvalidConfig, InvalidRun
-from .evaluation import validate
+from .evaluation import Validation
 from .files import locked, write_atomically
-from .model import MetaFun
+from .learner import Learner
 from .schema import parse
-from .tasks import Tasks
 from .training import State, Trainer, ravel
 
 # A checkpoint is written when training has gone on for this long, and whenever it ends.
@@ -131,11 +130,11 @@ class Run:
         except InvalidConfig as error:
             raise InvalidCheckpoint(f"{self.checkpoint_file} has a damaged header: {error}") from None
 
-    def models(self, which: str = "best") -> MetaFun:
+    def models(self, which: str = "best") -> Learner:
         """The trained models of all seeds as one: the `best` on validation or the `last`."""
         return checkpoint.load_models(self.checkpoint_file, which)
 
-    def model(self) -> MetaFun:
+    def model(self) -> Learner:
         """The first seed's best model."""
         return checkpoint.load_model(self.checkpoint_file)
 
@@ -162,8 +161,8 @@ class Run:
         """Trains from the last checkpoint, or from the start, to the end; yields after every chunk."""
         with locked(self.path):
             trainer = Trainer(self.config)
-            validation = self.config.tasks.validation() if self.config.training.validate_every else None
             progress = self._restore(trainer)
+            validation = self._validation(trainer, progress)
             saved, saved_at = progress.record.step, time.monotonic()
             began = time.monotonic() - progress.record.seconds
             chunks = iter(()) if progress.record.stopped_early else trainer.run(progress.state)
@@ -183,10 +182,16 @@ class Run:
                 if progress.record.step > saved:
                     self._save(trainer, progress)
 
+    def _validation(self, trainer: Trainer, progress: Progress) -> Validation | None:
+        training, record = self.config.training, progress.record
+        if not training.validate_every or record.stopped_early or record.step >= training.end:
+            return None
+        return Validation(trainer.models(trainer.place(progress.best)), self.config)
+
     def _advance(
         self,
         trainer: Trainer,
-        tasks: Tasks | None,
+        validation: Validation | None,
         old: Progress,
         state: State,
         losses: Float[np.ndarray, "steps s"],
@@ -199,14 +204,14 @@ class Run:
         seconds = time.monotonic() - began
         rate = losses.size * training.batch / (seconds - old.record.seconds)
         record = replace(old.record, step=state.step)
-        latest, validation = trainer.trained(state), None
+        latest, errors = trainer.trained(state), None
         # Before the first validation there is no better choice than the latest.
         best = old.best if record.best_error else latest
-        if tasks is not None and (state.step % training.validate_every == 0 or state.step == training.end):
-            validation = tuple(validate(trainer.models(latest), tasks, self.config))
-            best, record = self._compare(state.step, latest, best, record, validation)
+        if validation is not None and (state.step % training.validate_every == 0 or state.step == training.end):
+            errors = validation(trainer.models(latest))
+            best, record = self._compare(state.step, latest, best, record, errors)
         record = replace(record, seconds=time.monotonic() - began)
-        report = Report(record, tuple(losses.mean(0).tolist()), validation, rate)
+        report = Report(record, tuple(losses.mean(0).tolist()), errors, rate)
         self._log(report)
         return Progress(state, best, record), report
 

@@ -70,6 +70,11 @@ class Task(eqx.Module):
         return cls(context, target)
 
 
+def join(a: Points, b: Points) -> Points:
+    """All points of both."""
+    return jax.tree.map(lambda *arrays: jnp.concatenate(arrays), a, b)
+
+
 def stack(tasks: Sequence[Task]) -> Task:
     """Tasks of any sizes as one batch: padded to the largest, with a leading axis for `jax.vmap`."""
     if not tasks:

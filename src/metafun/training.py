@@ -14,8 +14,8 @@ from jax.sharding import PartitionSpec
 from jaxtyping import Array, Float, Int, PyTree
 
 from .config import Config, TrainingConfig
-from .devices import AXIS, my_share, replicate, spread, task_mesh
-from .model import MetaFun
+from .devices import AXIS, COMPILER_OPTIONS, my_share, replicate, spread, task_mesh
+from .learner import Learner
 from .tasks import Tasks
 
 # Sets the key of a task's noise (dropout, sampled weights) apart from all keys that drawing the task splits off.
@@ -40,7 +40,7 @@ class Trainer:
         self.config = config = config.resolved()
         self.optimiser = build_optimiser(config.training)
         self.unravel = unraveller(config)
-        self._chunk = eqx.filter_jit(self._steps)
+        self._chunk = eqx.filter_jit(self._steps, compiler_options=COMPILER_OPTIONS)
 
     def start(self) -> State:
         """Fresh models: seed s begins with the same weights whichever seeds train beside it."""
@@ -53,7 +53,7 @@ class Trainer:
         training = self.config.training
         # Placed as the chunks return it; otherwise the second chunk would be compiled again. The tasks' data go
         # with it: once to each device, for all steps.
-        state, tasks = replicate((state, self.config.tasks.training()), task_mesh(training.batch))
+        state, tasks = self.place((state, self.config.tasks.training()))
         while state.step < training.end:
             length = min(training.chunk, training.end - state.step)
             parameters, optimiser, losses = self._chunk(
@@ -62,11 +62,15 @@ class Trainer:
             state = State(parameters, optimiser, state.step + length)
             yield state, np.asarray(losses)
 
+    def place(self, tree: PyTree) -> PyTree:
+        """The same arrays on all devices that train."""
+        return replicate(tree, task_mesh(self.config.training.batch))
+
     def trained(self, state: State) -> Float[Array, "s p"]:
         """The parameters to use: the moving average, where there is one."""
         return optax.tree_utils.tree_get(state.optimiser, "average", state.parameters)
 
-    def models(self, parameters: Float[Array, "s p"]) -> MetaFun:
+    def models(self, parameters: Float[Array, "s p"]) -> Learner:
         """The models as one, with a leading axis for the seed in every array."""
         return eqx.filter_vmap(self.unravel)(parameters)
 
@@ -75,7 +79,7 @@ class Trainer:
         seeds = jnp.stack([_keys(seed)[1] for seed in self.config.training.seeds])
         mesh = task_mesh(batch)
 
-        def loss(model: MetaFun, tasks: Tasks, keys: Array) -> Array:
+        def loss(model: Learner, tasks: Tasks, keys: Array) -> Array:
             return jax.vmap(lambda key: model.loss(tasks.sample(key), jax.random.fold_in(key, NOISE)))(keys).mean()
 
         def step(tasks: Tasks, parameters: Array, optimiser: PyTree, key: Array) -> tuple[Array, PyTree, Array]:
@@ -144,7 +148,7 @@ def moving_average(decay: float) -> optax.GradientTransformation:
     return optax.GradientTransformation(start, update)
 
 
-def unraveller(config: Config) -> Callable[[Float[Array, " p"]], MetaFun]:
+def unraveller(config: Config) -> Callable[[Float[Array, " p"]], Learner]:
     """From a vector of parameters back to the model."""
     blank = config.build_model(jax.random.key(0))
     arrays, static = eqx.partition(blank, eqx.is_inexact_array)

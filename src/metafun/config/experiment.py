@@ -10,7 +10,7 @@ import tomli_w
 from jaxtyping import PRNGKeyArray
 
 from ..errors import InvalidConfig
-from ..model import MetaFun
+from ..learner import Learner
 from ..schema import parse, to_table
 from .model import MetaFunConfig
 from .tasks import CurvesConfig, EpisodesConfig, EvaluationConfig, SinusoidConfig
@@ -58,7 +58,7 @@ class Config:
         """With what only the data can tell."""
         return dataclasses.replace(self, tasks=self.tasks.resolved(validates=self.training.validate_every > 0))
 
-    def build_model(self, key: PRNGKeyArray) -> MetaFun:
+    def build_model(self, key: PRNGKeyArray) -> Learner:
         return self.model.build(*self.tasks.sizes, key)
 
     def to_toml(self) -> str:

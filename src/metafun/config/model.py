@@ -1,25 +1,32 @@
 """A whole model, put together from its parts."""
 
+import dataclasses
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import jax
 from jaxtyping import PRNGKeyArray
 
 from ..errors import InvalidConfig
+from ..learner import Learner
 from ..likelihoods import CrossEntropy, Gaussian, Likelihood, SquaredError
 from ..model import MetaFun
 from ..regularisers import L2, Orthogonality, Regulariser
+from ..schema import Between
+from ..stochastic import StochasticMetaFun
 from .parts import (
     AttentionConfig,
     ClasswiseUpdateConfig,
     ConditionedConfig,
     ConstantConfig,
     DeepKernelConfig,
+    GlobalLatentConfig,
     GradientUpdateConfig,
     IdentityConfig,
     LogitsConfig,
+    MeanConfig,
     MLPUpdateConfig,
+    NoLatentConfig,
     ParametricConfig,
     PredictorWeightsConfig,
     Sizes,
@@ -27,7 +34,7 @@ from .parts import (
     SquaredExponentialConfig,
     ZeroConfig,
 )
-from .values import Activation, Count, Depth, NonNegative, Real, Share
+from .values import Activation, Count, NonNegative, Real, Share
 
 
 @dataclass(frozen=True)
@@ -65,9 +72,12 @@ class CrossEntropyConfig:
 
 @dataclass(frozen=True)
 class MetaFunConfig:
-    """Defaults are the paper's Table 6. `l2` and `orthogonality` are the weights of penalties."""
+    """Defaults are the paper's Table 6. `l2` and `orthogonality` are the weights of penalties.
 
-    iterations: Depth = 5
+    With no `iterations` r stays r⁽⁰⁾, and only a latent tells of the context.
+    """
+
+    iterations: Annotated[int, Between(0, 100)] = 5
     representation: Count = 128
     step_size: Real = 0.1
     activation: Activation = "relu"
@@ -78,24 +88,37 @@ class MetaFunConfig:
     orthogonality: NonNegative = 0.0
     loss: SquaredErrorConfig | GaussianConfig | CrossEntropyConfig = SquaredErrorConfig()
     initial: ZeroConfig | ConstantConfig | ParametricConfig = ZeroConfig()
-    pooling: AttentionConfig | DeepKernelConfig | SquaredExponentialConfig = AttentionConfig()
+    pooling: AttentionConfig | DeepKernelConfig | SquaredExponentialConfig | MeanConfig = AttentionConfig()
     update: MLPUpdateConfig | ClasswiseUpdateConfig | GradientUpdateConfig = MLPUpdateConfig()
     decoder: PredictorWeightsConfig | ConditionedConfig | IdentityConfig | SoftmaxWeightsConfig | LogitsConfig = (
         PredictorWeightsConfig()
     )
+    latent: NoLatentConfig | GlobalLatentConfig = NoLatentConfig()
 
-    def build(self, dx: int, dy: int, key: PRNGKeyArray) -> MetaFun:
+    def build(self, dx: int, dy: int, key: PRNGKeyArray) -> Learner:
         """`dy` is 0 in classification: no parameter depends on the number of classes."""
-        for name in ("update", "decoder"):
+        for name in ("update", "decoder", "latent"):
             self._check_problem(name, getattr(self, name))
         sizes = Sizes(dx, dy, self.representation, self.activation)
+        if isinstance(self.latent, NoLatentConfig):
+            return self._metafun(sizes, sizes, key)
+        key_metafun, key_latent = jax.random.split(key)
+        # The decoder is given [z, r(x)].
+        decoded = dataclasses.replace(sizes, dr=self.latent.size + sizes.dr)
+        return StochasticMetaFun(
+            metafun=self._metafun(sizes, decoded, key_metafun),
+            latent=self.latent.build(sizes, key_latent),
+            samples=self.latent.samples,
+        )
+
+    def _metafun(self, sizes: Sizes, decoded: Sizes, key: PRNGKeyArray) -> MetaFun:
         key_initial, key_update, key_pool, key_decoder = jax.random.split(key, 4)
-        copies = self.iterations if self.per_iteration else 1
+        copies = self.iterations if self.per_iteration else min(1, self.iterations)
         return MetaFun(
             initial=self.initial.build(sizes, key_initial),
             update=tuple(self.update.build(sizes, k) for k in jax.random.split(key_update, copies)),
             pool=tuple(self.pooling.build(sizes, k) for k in jax.random.split(key_pool, copies)),
-            decode=self.decoder.build(sizes, key_decoder),
+            decode=self.decoder.build(decoded, key_decoder),
             likelihood=self.loss.build(),
             step_size=self.step_size,
             iterations=self.iterations,

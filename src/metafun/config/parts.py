@@ -13,7 +13,8 @@ from ..decoders import Conditioned, Decoder, Identity, Logits, PredictorWeights,
 from ..errors import InvalidConfig
 from ..initial import Constant, Initial, Parametric, Zero
 from ..nn import MLP
-from ..pooling import Attention, DeepKernel, Pooling, SquaredExponential
+from ..pooling import Attention, DeepKernel, Mean, Pooling, SquaredExponential
+from ..stochastic import Latent
 from ..updates import ClasswiseUpdate, GradientUpdate, MLPUpdate, Update
 from .values import Count, Depth, Part, Positive, Share, Size
 
@@ -66,6 +67,14 @@ class ParametricConfig:
 
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Initial:
         return Parametric(sizes.mlp(sizes.dx, self.width, self.layers, sizes.dr, key), self.dropout)
+
+
+@dataclass(frozen=True)
+class MeanConfig:
+    kind: Literal["mean"] = "mean"
+
+    def build(self, sizes: Sizes, key: PRNGKeyArray) -> Pooling:
+        return Mean()
 
 
 @dataclass(frozen=True)
@@ -215,6 +224,34 @@ class LogitsConfig:
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Decoder:
         _expect_representation("logits", "rᵏ itself, one number a class", 1, sizes)
         return Logits()
+
+
+@dataclass(frozen=True)
+class NoLatentConfig:
+    kind: Literal["none"] = "none"
+
+
+@dataclass(frozen=True)
+class GlobalLatentConfig:
+    """z of `size` numbers, one for the whole function; predictions are mixtures over `samples` draws of it.
+
+    `layers` hidden layers for each point and two after the mean.
+    """
+
+    kind: Literal["global"] = "global"
+    size: Count = 64
+    width: Count = 128
+    layers: Depth = 3
+    samples: Count = 50
+
+    problem = "regression"
+
+    def build(self, sizes: Sizes, key: PRNGKeyArray) -> Latent:
+        key_each, key_pooled = jax.random.split(key)
+        return Latent(
+            each=sizes.mlp(sizes.dx + sizes.dy + sizes.dr, self.width, self.layers, self.width, key_each),
+            pooled=sizes.mlp(self.width, self.width, 2, 2 * self.size, key_pooled),
+        )
 
 
 def _expect_representation(decoder: str, predicts: str, expected: int, sizes: Sizes) -> None:

@@ -9,8 +9,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..gp import KERNELS, GaussianProcess
 from ..likelihoods import Normal
-from ..task import Points, Task
-from .tasks import Tasks
+from ..task import Points, Task, join
+from .tasks import Oracle, Tasks
 
 Range = tuple[float, float]
 
@@ -46,9 +46,11 @@ class Curves(Tasks):
         context, target = Points(x, y, i < n), Points(x, y, (n <= i) & (i < n + m))
         return Task(jax.tree.map(lambda a: a[:most], context), jax.tree.map(lambda a: a[least:], target))
 
-    def oracle(self, key: PRNGKeyArray, task: Task) -> Normal:
-        """The exact posterior of the process that `key` drew, each target by itself."""
-        return self._process(jax.random.split(key, 5)[0]).predict(task.context, task.target.x)
+    def oracle(self, key: PRNGKeyArray, task: Task) -> Oracle:
+        """The exact posterior of the process that `key` drew."""
+        process = self._process(jax.random.split(key, 5)[0])
+        joint = process.log_prob(join(task.context, task.target)) - process.log_prob(task.context)
+        return Oracle(process.predict(task.context, task.target.x), joint)
 
     def curve(self, key: PRNGKeyArray, n: int, x: Float[Array, "m dx"]) -> tuple[Task, Normal]:
         """A task to look at: n context points, targets along x, and the exact prediction there."""

@@ -3,10 +3,17 @@
 from abc import abstractmethod
 
 import equinox as eqx
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..likelihoods import Prediction
+from ..likelihoods import Normal
 from ..task import Task
+
+
+class Oracle(eqx.Module):
+    """What one would predict who knew how a task was drawn, and log P(y₁, …, yₘ) of its targets together."""
+
+    prediction: Normal
+    joint_log_prob: Float[Array, ""]
 
 
 class Tasks(eqx.Module):
@@ -17,5 +24,5 @@ class Tasks(eqx.Module):
         """One task, always of the same sizes; what is not there is masked."""
 
     @abstractmethod
-    def oracle(self, key: PRNGKeyArray, task: Task) -> Prediction | None:
-        """What one would predict who knew how `key` drew the task, where that can be computed."""
+    def oracle(self, key: PRNGKeyArray, task: Task) -> Oracle | None:
+        """Of the task that `key` drew, where it can be computed."""

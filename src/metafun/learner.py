@@ -1,0 +1,35 @@
+"""What every meta-learner here can do; the loop, the evaluation and the figures ask for nothing else."""
+
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from .likelihoods import Likelihood, Prediction
+from .task import Points, Task
+
+
+class Learner(eqx.Module):
+    """A learning model f = Φ(context).
+
+    With a key, the random numbers of training are drawn; without one nothing is random.
+    """
+
+    likelihood: eqx.AbstractVar[Likelihood]
+
+    @abstractmethod
+    def encode(self, context: Points, key: PRNGKeyArray | None = None) -> Any:
+        """All that is known of a task once its context has been seen."""
+
+    @abstractmethod
+    def predict(self, representation: Any, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None) -> Prediction:
+        """P(y|x) wherever it is asked, each x by itself."""
+
+    @abstractmethod
+    def loss(self, task: Task, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
+        """What training makes small, of one task."""
+
+    def joint_log_prob(self, task: Task) -> Float[Array, ""] | None:
+        """log P(y₁, …, yₘ) of the targets together; None where it is the sum of each by itself."""
+        return None

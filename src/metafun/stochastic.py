@@ -1,0 +1,100 @@
+"""Stochastic functional representations: a latent z beside r(·), so that whole functions can be drawn (Section 5 a).
+
+Neural processes are among them: with one update that does not see r, pooled by attention, it is the attentive neural
+process (Kim et al., 2019); without any update, so that z alone tells of the context, the neural process (Garnelo et
+al., 2018).
+"""
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from .learner import Learner
+from .likelihoods import Likelihood, Mixture, Normal, masked_mean
+from .model import FunctionalRepresentation, MetaFun
+from .nn import MLP
+from .task import Points, Task, join
+
+
+class Latent(eqx.Module):
+    """q(z|points) = 𝒩(μ, σ²) with σ = 0.1 + 0.9 sigmoid(s); (μ, s) is an MLP of the mean of MLP([xᵢ, yᵢ, r(xᵢ)])."""
+
+    each: MLP
+    pooled: MLP
+
+    def __call__(self, points: Points, r: Float[Array, "n dr"]) -> Normal:
+        mean = masked_mean(self.each(jnp.concatenate([points.x, points.y, r], axis=-1)), points.mask)
+        mu, s = jnp.split(self.pooled(mean), 2)
+        return Normal(mu, 0.1 + 0.9 * jax.nn.sigmoid(s))
+
+
+class StochasticRepresentation(eqx.Module):
+    """A distribution over functions [z, r(·)]."""
+
+    function: FunctionalRepresentation
+    latent: Normal
+
+
+class StochasticMetaFun(Learner):
+    """MetaFun with a latent z ∼ q(z|context) that is given to its decoder at every x.
+
+    One z is one function; a prediction is a mixture over `samples` of them. Trained by the evidence lower bound
+    with q(z|context, target) as the posterior and q(z|context) as the prior.
+    """
+
+    metafun: MetaFun
+    latent: Latent
+    samples: int = eqx.field(static=True)
+
+    @property
+    def likelihood(self) -> Likelihood:
+        return self.metafun.likelihood
+
+    def encode(self, context: Points, key: PRNGKeyArray | None = None) -> StochasticRepresentation:
+        function = self.metafun.encode(context, key)
+        return StochasticRepresentation(function, self.latent(context, function(context.x)))
+
+    def predict(
+        self, representation: StochasticRepresentation, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None
+    ) -> Mixture:
+        """P(y|x) = 𝔼_z P(y|x, z), over the same draws of z at each call without a key."""
+        return Mixture(self.functions(representation, x, jax.random.key(0) if key is None else key, self.samples))
+
+    def functions(
+        self, representation: StochasticRepresentation, x: Float[Array, "m dx"], key: PRNGKeyArray, count: int
+    ) -> Normal:
+        """P(y|x, z) for `count` draws of z, along a leading axis: each of them a function, whole."""
+        return self._given(representation.latent.sample(key, count), representation.function, x)
+
+    def loss(self, task: Task, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
+        """The negative evidence lower bound of the targets, divided by their number."""
+        representation, posterior = self._infer(task)
+        z = posterior.mean if key is None else posterior.sample(key, 1)[0]
+        predict = lambda x: jax.tree.map(lambda a: a[0], self._given(z[None], representation.function, x))  # noqa: E731
+        divergence = posterior.divergence(representation.latent)
+        return self.metafun.weighted_loss(task, predict) + divergence / jnp.maximum(task.target.mask.sum(), 1)
+
+    def joint_log_prob(self, task: Task) -> Float[Array, ""]:
+        """Estimated by importance sampling: log 1/K Σₖ P(y|zₖ) q(zₖ|context)/q(zₖ|context, target), zₖ ∼ the latter.
+
+        On average a lower bound, and closer the larger K = `samples` is.
+        """
+        representation, posterior = self._infer(task)
+        z = posterior.sample(jax.random.key(0), self.samples)
+        points = self._given(z, representation.function, task.target.x).log_prob(task.target.y)
+        given_z = jnp.where(task.target.mask, points, 0).sum(-1)
+        weights = representation.latent.log_prob(z) - posterior.log_prob(z)
+        return jax.nn.logsumexp(given_z + weights) - math.log(self.samples)
+
+    def _infer(self, task: Task) -> tuple[StochasticRepresentation, Normal]:
+        """The representation of the context, and q(z|context, target)."""
+        representation, seen = self.encode(task.context), join(task.context, task.target)
+        return representation, self.latent(seen, representation.function(seen.x))
+
+    def _given(self, z: Float[Array, "s dz"], function: FunctionalRepresentation, x: Float[Array, "m dx"]) -> Normal:
+        r = function(x)
+        decode = lambda z: self.metafun.decode(jnp.concatenate([jnp.tile(z, (len(x), 1)), r], axis=-1), x)  # noqa: E731
+        return self.likelihood(jax.vmap(decode)(z), None)

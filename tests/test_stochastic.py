@@ -1,0 +1,116 @@
+"""Stochastic representations and mixtures: what they are made of, against closed forms."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from examples import STOCHASTIC, build, name, random_task
+from metafun.likelihoods import QUANTILES, Gaussian, Mixture, Normal, coverage
+
+every_stochastic = pytest.mark.parametrize("variant", STOCHASTIC, ids=name)
+
+
+def normal(seed, *shape):
+    a, b = jax.random.normal(jax.random.key(seed), (2, *shape))
+    return Normal(a, jnp.exp(b / 2))
+
+
+def test_divergence_is_that_of_many_samples():
+    a, b = normal(0, 3), normal(1, 3)
+    z = a.sample(jax.random.key(2), 200_000)
+    np.testing.assert_allclose(a.divergence(b), (a.log_prob(z) - b.log_prob(z)).mean(), rtol=0.02)
+    np.testing.assert_allclose(a.divergence(a), 0, atol=1e-6)
+
+
+def test_a_mixture_of_equal_parts_is_that_part():
+    part, y = normal(0, 5, 2), jax.random.normal(jax.random.key(3), (5, 2))
+    mixture = Mixture(jax.tree.map(lambda a: jnp.stack([a] * 4), part))
+    for ours, theirs in (
+        (mixture.mean, part.mean),
+        (mixture.std, part.std),
+        (mixture.log_prob(y), part.log_prob(y)),
+        (mixture.cdf(y), part.cdf(y)),
+    ):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def test_a_mixture_has_the_moments_and_probabilities_of_its_samples():
+    parts = normal(0, 6, 1, 1)
+    mixture = Mixture(parts)
+    draws = np.asarray(parts.sample(jax.random.key(1), 100_000)).ravel()
+    np.testing.assert_allclose(mixture.mean[0, 0], draws.mean(), atol=0.01)
+    np.testing.assert_allclose(mixture.std[0, 0], draws.std(), rtol=0.01)
+    y = jnp.array([[0.3]])
+    np.testing.assert_allclose(mixture.cdf(y)[0, 0], (draws < 0.3).mean(), atol=0.005)
+    density = np.mean([stats.norm.pdf(0.3, m, s) for m, s in zip(parts.mean.ravel(), parts.std.ravel(), strict=True)])
+    np.testing.assert_allclose(mixture.log_prob(y)[0], np.log(density), rtol=1e-5)
+
+
+@pytest.mark.parametrize("spread", [0.5, 1.0, 2.0])
+def test_coverage_tells_how_wide_predictions_are(spread):
+    """The truth is 𝒩(0, 1) and the prediction 𝒩(0, spread²)."""
+    y = jax.random.normal(jax.random.key(0), (50_000, 1))
+    metrics = Gaussian(0.1).metrics(Normal(jnp.zeros_like(y), spread * jnp.ones_like(y)), y)
+    levels = np.linspace(0, 1, QUANTILES // 2 + 1)[1:-1]
+    expected = 1 - 2 * stats.norm.sf(spread * stats.norm.isf((1 - levels) / 2))
+    np.testing.assert_allclose(coverage(metrics["quantiles"].mean(0)), expected, atol=0.01)
+    for level in (50, 80, 95):
+        i = np.argmin(abs(levels - level / 100))
+        np.testing.assert_allclose(metrics[f"coverage{level}"].mean(), expected[i], atol=0.01)
+
+
+@every_stochastic
+def test_one_latent_is_one_function(variant):
+    """All targets share z: what is drawn at two places is what is drawn at each of them."""
+    model, task = build(variant), random_task(variant)
+    representation, key = model.encode(task.context), jax.random.key(1)
+    together = model.functions(representation, task.target.x, key, 7)
+    apart = [model.functions(representation, x[None], key, 7).mean for x in task.target.x]
+    np.testing.assert_allclose(together.mean, jnp.concatenate(apart, axis=1), rtol=1e-5, atol=1e-6)
+    assert np.asarray(together.mean).std(0).min() > 1e-4
+
+
+@every_stochastic
+def test_a_prediction_is_the_same_at_every_call_and_random_with_a_key(variant):
+    model, task = build(variant), random_task(variant)
+    representation = model.encode(task.context)
+    predict = lambda key=None: model.predict(representation, task.target.x, key).mean  # noqa: E731
+    np.testing.assert_array_equal(predict(), predict())
+    assert np.abs(predict() - predict(jax.random.key(8))).max() > 1e-4
+
+
+@every_stochastic
+def test_the_loss_is_the_negative_evidence_lower_bound(variant):
+    """−Σ log P(y|z) + KL(q(z|context, target) ‖ q(z|context)), each by hand, over the number of targets."""
+    model, task = build(variant, context_weight=0.0), random_task(variant)
+    function = model.metafun.encode(task.context)
+    x, y = (jnp.concatenate([getattr(task.context, a), getattr(task.target, a)]) for a in "xy")
+    features = model.latent.each(jnp.concatenate([x, y, function(x)], -1))
+
+    def q(features):
+        mu, s = jnp.split(model.latent.pooled(features.mean(0)), 2)
+        return mu, 0.1 + 0.9 * jax.nn.sigmoid(s)
+
+    (prior_mu, prior_std), (mu, std) = q(features[:5]), q(features)
+    z = mu + std * jax.random.normal(key := jax.random.key(4), (1, 3))[0]
+    r = jnp.concatenate([jnp.tile(z, (4, 1)), function(task.target.x)], -1)
+    prediction = model.likelihood(model.metafun.decode(r, task.target.x), None)
+    likelihood = stats.norm.logpdf(task.target.y, prediction.mean, prediction.std).sum()
+    divergence = (np.log(prior_std / std) + (std**2 + (mu - prior_mu) ** 2) / (2 * prior_std**2) - 0.5).sum()
+    np.testing.assert_allclose(model.loss(task, key), (divergence - likelihood) / 4, rtol=1e-5)
+
+
+@every_stochastic
+def test_the_joint_likelihood_agrees_with_plain_sampling(variant):
+    """Importance sampling from the posterior, and the mean over the prior: two ways to one number."""
+    model, task = build(variant), random_task(variant)
+    many = dataclasses.replace(model, samples=50_000)
+    components = many.predict(many.encode(task.context), task.target.x).components
+    plain = jax.nn.logsumexp(components.log_prob(task.target.y).sum(-1)) - np.log(50_000)
+    np.testing.assert_allclose(many.joint_log_prob(task), plain, atol=0.1)
+    # More draws come closer to it from below, on average.
+    assert model.joint_log_prob(task) < plain + 0.5
