@@ -32,6 +32,7 @@ FILES = (
     "summary.json",
     "updates.png",
     "curves.png",
+    "samples.png",
     "training.png",
     "episodes.png",
     "reliability.png",

@@ -16,13 +16,15 @@ from .running import Overwrite, Resume, Settings
 class Demo(StrEnum):
     sinusoid = "sinusoid"
     glyphs = "glyphs"
+    gp = "gp"
 
 
 @app.command()
 def demo(
     which: Annotated[Demo, typer.Argument(help="What to learn.")] = Demo.sinusoid,
     out_dir: Annotated[
-        Path | None, typer.Option("--out", help="Run folder; demo or demo-glyphs if not given.", show_default=False)
+        Path | None,
+        typer.Option("--out", help="Run folder; demo, demo-glyphs or demo-gp if not given.", show_default=False),
     ] = None,
     settings: Settings = None,
     overwrite: Overwrite = False,
@@ -31,13 +33,15 @@ def demo(
     """Train for about a minute, evaluate, draw a picture.
 
     `sinusoid`: regression, and the functional updates step by step. `glyphs`: tell five characters of an unseen
-    alphabet apart from one example of each.
+    alphabet apart from one example of each. `gp`: curves of a Gaussian process, with uncertainty beside the exact one.
 
     Examples:
 
       metafun demo
 
       metafun demo glyphs --out demo-glyphs
+
+      metafun demo gp
     """
     preset = "demo" if which is Demo.sinusoid else f"demo-{which.value}"
     run = running.open_run(

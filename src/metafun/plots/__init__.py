@@ -1,0 +1,35 @@
+"""Figures for people."""
+
+from pathlib import Path
+
+from ..config import CurvesConfig, EpisodesConfig
+from ..likelihoods import Gaussian
+from ..runs import Run
+from ..stochastic import StochasticMetaFun
+from .classification import plot_episodes
+from .regression import plot_curves, plot_samples, plot_updates
+from .training import plot_training
+from .trust import plot_reliability
+
+__all__ = ["draw", "plot_curves", "plot_episodes", "plot_reliability", "plot_samples", "plot_training", "plot_updates"]
+
+
+def draw(run: Run) -> dict[str, Path]:
+    """All figures of a run, the one that shows predictions first."""
+    config, model, seed, figures = run.config, run.model(), run.config.evaluation.seed, {}
+    path = lambda name: run.path / f"{name}.png"  # noqa: E731
+    if isinstance(config.tasks, EpisodesConfig):
+        _, tasks = next(config.tasks.test(config.evaluation))
+        if (image := config.tasks.table().image) is not None:
+            figures["episodes"] = plot_episodes(model, tasks, image, seed, path("episodes"))
+        figures["reliability"] = plot_reliability(run.models(), config, path("reliability"))
+    elif isinstance(config.tasks, CurvesConfig):
+        curves = config.tasks.training()
+        figures["curves"] = plot_curves(model, curves, seed, path("curves"))
+        if isinstance(model, StochasticMetaFun):
+            figures["samples"] = plot_samples(model, curves, seed, path("samples"))
+        if isinstance(model.likelihood, Gaussian):
+            figures["reliability"] = plot_reliability(run.models(), config, path("reliability"))
+    else:
+        figures["updates"] = plot_updates(model, config.tasks.training(), seed, path("updates"))
+    return figures | {"training": plot_training(run.metrics(), path("training"))}

@@ -1,0 +1,71 @@
+"""Episodes over pictures: what the model was told, what it was asked, and what it said."""
+
+from pathlib import Path
+
+import jax
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from ..learner import Learner
+from ..tasks import Episodes
+from .style import GREEN, GREY, RED, save
+
+
+def plot_episodes(model: Learner, tasks: Episodes, image: tuple[int, int], seed: int, path: Path) -> Path:
+    """Tasks over a table of pictures: the context, the queries, and what the model said of them."""
+    figure = Figure(figsize=(11, 3.9), layout="constrained")
+    predict = jax.jit(lambda task: model.predict(model.encode(task.context), task.target.x))
+    for i, axis in enumerate(figure.subplots(1, 3)):
+        task = tasks.sample(jax.random.fold_in(jax.random.key(seed), i))
+        context, queries = (np.asarray(p.x).reshape(tasks.ways, -1, *image) for p in (task.context, task.target))
+        said = np.asarray(predict(task).probabilities).reshape(tasks.ways, tasks.queries, tasks.ways)
+        _draw_episode(axis, context, queries, said)
+    figure.suptitle(
+        "Unseen classes, one a row: left of the line all that the model is told, right of it new pictures.\n"
+        "Green: recognised. Red: taken for the class named below, with the probability given to it.",
+        fontsize=10,
+    )
+    return save(figure, path)
+
+
+def _draw_episode(
+    axis: Axes,
+    context: Float[np.ndarray, "ways shots height width"],
+    queries: Float[np.ndarray, "ways queries height width"],
+    said: Float[np.ndarray, "ways queries ways"],
+) -> None:
+    """A row for each class: its context, a line, its first queries, framed by whether they are recognised."""
+    ways, shots, shown = *context.shape[:2], min(queries.shape[1], 6)
+    names = [chr(ord("A") + i) if ways <= 26 else str(i + 1) for i in range(ways)]
+    right = said.argmax(-1) == np.arange(ways)[:, None]
+    for row in range(ways):
+        axis.text(-0.2, row + 0.5, names[row], ha="right", va="center", fontsize=9, color=GREY)
+        for column in range(shots):
+            _picture(axis, context[row, column], column, row)
+        for column in range(shown):
+            left, color = shots + 0.4 + column, GREEN if right[row, column] else RED
+            _picture(axis, queries[row, column], left, row)
+            axis.add_patch(Rectangle((left, row), 0.9, 0.9, fill=False, ec=color, lw=1.2))
+            if not right[row, column]:
+                text = f"{names[said[row, column].argmax()]} {said[row, column].max():.0%}"
+                axis.text(
+                    left + 0.45,
+                    row + 1.02,
+                    text,
+                    ha="center",
+                    va="bottom",
+                    fontsize=6,
+                    color="white",
+                    bbox=dict(fc=RED, ec="none", pad=0.8),
+                )
+    axis.plot([shots + 0.15] * 2, [0, ways], color=GREY, lw=0.8)
+    axis.set_title(f"{right.mean():.0%} of {right.size} queries recognised", fontsize=9)
+    axis.set(xlim=(-0.5, shots + shown + 0.5), ylim=(ways, -0.1), aspect="equal")
+    axis.set_axis_off()
+
+
+def _picture(axis: Axes, picture: Float[np.ndarray, "height width"], left: float, top: float) -> None:
+    axis.imshow(picture, cmap="gray_r", extent=(left, left + 0.9, top + 0.9, top), interpolation="nearest")

@@ -1,0 +1,101 @@
+"""Predictions along a line: the updates, the uncertainty, and functions drawn whole."""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ..learner import Learner
+from ..likelihoods import Mixture, Normal
+from ..model import MetaFun
+from ..stochastic import StochasticMetaFun
+from ..task import Points, Task
+from ..tasks import Curves, Sinusoid
+from .style import BLUE, GREY, INK, RED, SHADES, plain, save
+
+# Functions drawn in a panel: enough to see how they differ, few enough to tell them apart.
+DRAWS = 12
+
+
+def plot_updates(model: MetaFun, tasks: Sinusoid, seed: int, path: Path) -> Path:
+    """The paper's Figure 3 A: predictions at t = 0 … T beside the truth, for a few test tasks."""
+    figure = Figure(figsize=(11, 3.6), layout="constrained")
+    axes = figure.subplots(1, 3, sharey=True)
+    x = jnp.linspace(tasks.low, tasks.high, 400)[:, None]
+    panels = ((5, "anywhere", tasks.low), (5, "on one side", 0.0), (10, "anywhere", tasks.low))
+    predict = jax.jit(lambda task: model.predict_trajectory(model.encode(task.context), task.target.x))
+    for i, (axis, (n, where, low)) in enumerate(zip(axes, panels, strict=True)):
+        task = tasks.curve(jax.random.fold_in(jax.random.key(seed), i), n, low, x)
+        prediction = predict(task)
+        _draw_updates(axis, task, prediction)
+        error = float(jnp.square(prediction.mean[-1] - task.target.y).mean())
+        axis.set_title(f"{n} points {where}, MSE {error:.4f}", fontsize=10)
+    axes[0].set_ylabel("y")
+    axes[0].legend(loc="upper left", fontsize=8, frameon=False, ncols=2)
+    figure.suptitle("Functional updates of a trained MetaFun on unseen sinusoids", fontsize=11)
+    return save(figure, path)
+
+
+def plot_curves(model: Learner, tasks: Curves, seed: int, path: Path) -> Path:
+    """The paper's Figure 4: predictions with uncertainty beside those of the exact GP, for 5 and 15 context points."""
+    figure = Figure(figsize=(11, 5.8), layout="constrained")
+    x = _line(tasks)
+    predict = jax.jit(lambda task: model.predict(model.encode(task.context), task.target.x))
+    for i, (axis, n) in enumerate(
+        zip(figure.subplots(2, 2, sharex=True, sharey=True).flat, (5, 5, 15, 15), strict=True)
+    ):
+        task, oracle = tasks.curve(jax.random.fold_in(jax.random.key(seed), i), n, x)
+        _draw_band(axis, x, oracle, GREY, "exact GP")
+        _draw_band(axis, x, predict(task), BLUE, "this model")
+        _draw_context(axis, task.context)
+        axis.set_title(f"{n} context points", fontsize=10)
+        plain(axis)
+    figure.supylabel("y ± 2 standard deviations", fontsize=10)
+    figure.axes[0].legend(frameon=False, fontsize=8, ncols=3)
+    return save(figure, path)
+
+
+def plot_samples(model: StochasticMetaFun, tasks: Curves, seed: int, path: Path) -> Path:
+    """Functions drawn from a stochastic representation, one z each, over the exact GP's uncertainty."""
+    figure = Figure(figsize=(11, 3.6), layout="constrained")
+    x = _line(tasks)
+    draw = jax.jit(lambda task, key: model.functions(model.encode(task.context), task.target.x, key, DRAWS))
+    for i, (axis, n) in enumerate(zip(figure.subplots(1, 3, sharey=True), (1, 5, 15), strict=True)):
+        key_task, key_z = jax.random.split(jax.random.fold_in(jax.random.key(seed), i))
+        task, oracle = tasks.curve(key_task, n, x)
+        _draw_band(axis, x, oracle, GREY, "exact GP")
+        axis.plot(x[:, 0], draw(task, key_z).mean[..., 0].T, color=BLUE, lw=0.9, alpha=0.8)
+        _draw_context(axis, task.context)
+        axis.set_title(f"{n} context point{'s' * (n > 1)}, {DRAWS} functions", fontsize=10)
+        plain(axis)
+    figure.axes[0].set_ylabel("y")
+    return save(figure, path)
+
+
+def _line(tasks: Curves) -> Float[Array, "m dx"]:
+    """Along the first input, the others at 0."""
+    return jnp.linspace(tasks.low, tasks.high, 300)[:, None] * jnp.eye(1, tasks.dx)
+
+
+def _draw_band(axis: Axes, x: Float[Array, "m dx"], prediction: Normal | Mixture, color: object, label: str) -> None:
+    mean, std = prediction.mean[:, 0], prediction.std[:, 0]
+    axis.plot(x[:, 0], mean, color=color, lw=1.6, label=label)
+    axis.fill_between(x[:, 0], mean - 2 * std, mean + 2 * std, color=color, alpha=0.2, lw=0)
+
+
+def _draw_context(axis: Axes, context: Points) -> None:
+    axis.plot(context.x[:, 0], context.y[:, 0], "o", color=RED, ms=5, mec="white", label="context", zorder=5)
+
+
+def _draw_updates(axis: Axes, task: Task, prediction: Normal) -> None:
+    x, last = task.target.x[:, 0], len(prediction.mean) - 1
+    axis.plot(x, task.target.y[:, 0], color=INK, lw=1.2, ls=(0, (4, 3)), label="truth", zorder=4)
+    for t, mean in enumerate(prediction.mean):
+        shade = SHADES(0.25 + 0.7 * t / last)
+        axis.plot(x, mean[:, 0], color=shade, lw=2.4 if t == last else 1.3, label=f"t = {t}", zorder=2 + (t == last))
+    _draw_context(axis, task.context)
+    axis.set_xlabel("x")
+    plain(axis)

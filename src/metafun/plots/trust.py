@@ -1,0 +1,70 @@
+"""How far to trust a model: what it said it knew, beside what it knew."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ..config import Config
+from ..evaluation import evaluate
+from ..learner import Learner
+from .style import BLUE, GREY, plain, save
+
+# Enough for a picture; what is reported comes from `metafun evaluate`.
+TASKS = 500
+
+
+def plot_reliability(models: Learner, config: Config, path: Path) -> Path:
+    """Classification: how often the model is right among predictions of about equal confidence.
+
+    Regression: how often the truth lies in the central interval of a given probability.
+    """
+    evaluation = dataclasses.replace(config.evaluation, tasks=TASKS)
+    results = evaluate(models, dataclasses.replace(config, evaluation=evaluation))
+    found = {
+        name: value
+        for name, value in results.items()
+        if not name.startswith("oracle_") and ("reliability" in value or "coverage" in value)
+    }
+    figure = Figure(figsize=(4.2 * len(found), 4.2), layout="constrained")
+    for axis, (name, value) in zip(np.ravel(figure.subplots(1, len(found))), found.items(), strict=True):
+        if "reliability" in value:
+            _draw_reliability(axis, np.array(value["reliability"]))
+        else:
+            _draw_coverage(axis, {"this model": value, "exact GP": results.get(f"oracle_{name}")})
+        kind = name.rsplit("error_")[-1].removeprefix("ece_").replace("way_", "-way ").replace("shot", "-shot")
+        axis.set_title(f"{kind}: calibration error {value['mean']:.3f} on {TASKS} tasks", fontsize=10)
+        axis.legend(frameon=False, fontsize=8, loc="upper left")
+        plain(axis)
+    return save(figure, path)
+
+
+def _draw_coverage(axis: Axes, summaries: dict[str, dict[str, Any] | None]) -> None:
+    axis.plot([0, 1], [0, 1], color=GREY, lw=1, ls=(0, (4, 3)), label="perfectly calibrated")
+    for (label, summary), color in zip(summaries.items(), (BLUE, GREY), strict=True):
+        if summary is not None:
+            share = np.concatenate([[0], summary["coverage"], [1]])
+            axis.plot(np.linspace(0, 1, len(share)), share, "o-", ms=4, color=color, clip_on=False, label=label)
+    axis.set(xlabel="probability of the interval", ylabel="share of the truth in it", aspect="equal")
+    axis.set(xlim=(0, 1), ylim=(0, 1))
+
+
+def _draw_reliability(axis: Axes, reliability: Float[np.ndarray, "bins 3"]) -> None:
+    share, confidence, accuracy = reliability.T
+    edges, width = np.arange(len(share)) / len(share), 1 / len(share)
+    there = share > 0
+    axis.bar(edges, share, width, align="edge", color="0.88", label="share of the predictions")
+    axis.plot([0, 1], [0, 1], color=GREY, lw=1, ls=(0, (4, 3)), label="perfectly calibrated")
+    axis.plot(
+        confidence[there] / share[there],
+        accuracy[there] / share[there],
+        "o-",
+        color=BLUE,
+        clip_on=False,
+        label="this model",
+    )
+    axis.set(xlabel="confidence", ylabel="accuracy", xlim=(0, 1), ylim=(0, 1), aspect="equal")
