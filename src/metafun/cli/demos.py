@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ..config import load_config
-from ..report import PAPER
+from ..report import published
 from . import running
 from .console import app, out, write_json
 from .running import Overwrite, Resume, Settings
@@ -53,7 +53,7 @@ def demo(
     figure = next(iter(running.plot(run).values()))
     metrics = {name: value["mean"] for name, value in results["metrics"].items()}
     facts = {key: results[key] for key in ("parameters", "train_seconds", "steps", "test_tasks", "device", "version")}
-    paper = {name: PAPER[name][0] for name in metrics if name in PAPER}
+    paper = {name: mean for name, (mean, _) in published(results).items() if name in metrics}
     summary = run.path / "summary.json"
     write_json(summary, metrics | facts | {"paper": paper, "figure": str(figure)})
     out.print(f"figure:  {figure}\nsummary: {summary}")

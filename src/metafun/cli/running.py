@@ -21,7 +21,7 @@ from ..config import Config, EpisodesConfig, load_config
 from ..errors import InvalidConfig
 from ..evaluation import evaluate
 from ..nn import count_parameters
-from ..report import PAPER, number
+from ..report import number, published
 from ..runs import Run
 from ..schema import flatten, to_table
 from .console import err, out
@@ -159,13 +159,13 @@ def show(results: dict[str, Any]) -> None:
     title = f"{results['run']}: {results['test_tasks']:,} test tasks, {results['parameters']:,} parameters"
     caption = f"trained on {results['trained_on']}; tested on {results['tested_on']}"
     table = Table(title=escape(title), caption=escape(caption))
-    published = any(name in PAPER for name in results["metrics"])
-    for column in ("metric", "here", "95 % interval", *(["the paper"] if published else [])):
+    paper = published(results)
+    for column in ("metric", "here", "95 % interval", *(["the paper"] if paper else [])):
         table.add_column(column, justify="left" if column == "metric" else "right")
     for name, value in results["metrics"].items():
         interval = "–" if value["interval"] is None else f"± {value['interval']:.5f}"
-        paper = [f"{PAPER[name][0]:.3f} ± {PAPER[name][1]:.3f}" if name in PAPER else "–"] if published else []
-        table.add_row(name, number(value), interval, *paper)
+        beside = [f"{paper[name][0]:.3f} ± {paper[name][1]:.3f}" if name in paper else "–"] if paper else []
+        table.add_row(name, number(value), interval, *beside)
     out.print(table)
 
 

@@ -86,7 +86,8 @@ def _check_model(config: Config) -> None:
         )
     tasks = config.tasks
     if isinstance(tasks, EpisodesConfig) and tasks.features is None:
-        tasks = dataclasses.replace(tasks, features=1)  # any number will do to see whether the parts fit
+        # Any number that the heads can share will do to see whether the parts fit.
+        tasks = dataclasses.replace(tasks, features=getattr(config.model.pooling, "heads", 1))
     jax.eval_shape(lambda: config.model.build(*tasks.sizes, jax.random.key(0)))
 
 
