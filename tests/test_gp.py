@@ -8,11 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 from sklearn.gaussian_process import GaussianProcessRegressor, kernels
-from typer.testing import CliRunner
 
-from examples import TINY
-from metafun.cli import app
+from metafun import load_model
 from metafun.gp import RBF, GaussianProcess, Matern52, Periodic
 from metafun.task import Points
 from metafun.tasks import Curves
@@ -152,23 +151,62 @@ def test_the_oracle_is_calibrated_on_the_curves(kernel):
     np.testing.assert_allclose(errors.var(), 1, atol=5 * np.sqrt(2 / 2000))
 
 
-@pytest.mark.slow
-def test_curves_train_on_several_devices_to_the_end(tmp_path):
-    """In a process of its own, with a time limit: what it guards against is a deadlock."""
-    settings = [part for setting in [*TINY, "model.pooling.heads=2"] for part in ("--set", setting)]
-    command = [sys.executable, "-m", "metafun.cli", "train", "gp", "--out", str(tmp_path / "run"), *settings]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=200)
+# All of them in one process, so that the demo runs once.
+one_worker = pytest.mark.xdist_group("gp-demo")
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """A short `metafun demo gp` of the full size; in a process of its own, with a time limit: it must not deadlock."""
+    path = tmp_path_factory.mktemp("gp") / "demo"
+    settings = ["training.steps=300", "training.warmup=50", "training.validate_every=150", "evaluation.tasks=1000"]
+    options = [part for setting in settings for part in ("--set", setting)]
+    command = [sys.executable, "-m", "metafun.cli", "demo", "gp", "--out", str(path), *options]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stderr
-    evaluated = json.loads(metafun("evaluate", tmp_path / "run", "--json").stdout)["metrics"]
+    return path
+
+
+@pytest.mark.slow
+@one_worker
+def test_the_demo_comes_close_to_the_exact_process(demo):
+    summary = json.loads((demo / "summary.json").read_text("utf-8"))
+    assert summary["figure"].endswith("curves.png") and (demo / "curves.png").stat().st_size > 10_000
+    assert (demo / "reliability.png").stat().st_size > 10_000
     for shots in (5, 15):
-        assert (
-            evaluated[f"oracle_log_likelihood_{shots}shot"]["mean"] > evaluated[f"log_likelihood_{shots}shot"]["mean"]
-        )
-    assert evaluated["oracle_coverage95_15shot"]["mean"] == pytest.approx(0.95, abs=0.05)
-    assert "curves.png" in metafun("plot", tmp_path / "run").stdout
+        gap = summary[f"oracle_log_likelihood_{shots}shot"] - summary[f"log_likelihood_{shots}shot"]
+        assert 0 < gap < 0.4
+        assert summary[f"coverage95_{shots}shot"] == pytest.approx(0.95, abs=0.04)
+        assert summary[f"oracle_coverage95_{shots}shot"] == pytest.approx(0.95, abs=0.01)
+    assert summary["paper"] == {}, "the paper's numbers are of sinusoids"
 
 
-def metafun(*arguments):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert result.exit_code == 0, result.output
-    return result
+@pytest.mark.slow
+@one_worker
+@pytest.mark.parametrize("n", [0, 1, 8])
+def test_far_from_the_context_it_knows_little(demo, n):
+    """Finite everywhere, certain nowhere but near the context; the same at one input given twice."""
+    model = load_model(demo / "checkpoint.safetensors")
+    x = jnp.linspace(-1, 1, n)[:, None]
+    representation = model.encode(Points.of(x, jnp.sin(x)))
+    near = model.predict(representation, x).std
+    far = model.predict(representation, jnp.array([[-100.0], [-6.0], [-3.0], [3.0], [6.0], [100.0], [1e20]]))
+    assert np.isfinite(far.mean).all() and np.isfinite(far.std).all()
+    assert far.std.min() > 0.7, "the processes have standard deviation 1"
+    assert n == 0 or near.max() < 0.7
+    twice = model.encode(Points.of(jnp.tile(x, (2, 1)), jnp.tile(jnp.sin(x), (2, 1))))
+    assert np.isfinite(model.predict(twice, x).mean).all()
+
+
+@every_kernel
+def test_the_joint_oracle_is_a_conditional_of_the_whole(name):
+    """log P(targets|context) from the posterior covariance of scikit-learn's process."""
+    tasks, key = (
+        curves(kernel=name, lengthscale=(0.6, 0.6), scale=(0.8, 0.8), period=(1.7, 1.7), noise=0.05),
+        jax.random.key(3),
+    )
+    task = tasks.sample(key)
+    (cx, cy), (tx, ty) = ((np.asarray(p.x)[p.mask], np.asarray(p.y)[p.mask]) for p in (task.context, task.target))
+    mean, covariance = theirs(name).fit(cx, cy).predict(tx, return_cov=True)
+    expected = stats.multivariate_normal(mean.ravel(), covariance, allow_singular=True).logpdf(ty.ravel())
+    np.testing.assert_allclose(tasks.oracle(key, task).joint_log_prob, expected, rtol=2e-2)

@@ -1,14 +1,17 @@
 """Stochastic representations and mixtures: what they are made of, against closed forms."""
 
 import dataclasses
+import json
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
+from typer.testing import CliRunner
 
-from examples import STOCHASTIC, build, name, random_task
+from examples import STOCHASTIC, TINY, build, name, random_task
+from metafun.cli import app
 from metafun.likelihoods import QUANTILES, Gaussian, Mixture, Normal, coverage
 
 every_stochastic = pytest.mark.parametrize("variant", STOCHASTIC, ids=name)
@@ -114,3 +117,20 @@ def test_the_joint_likelihood_agrees_with_plain_sampling(variant):
     np.testing.assert_allclose(many.joint_log_prob(task), plain, atol=0.1)
     # More draws come closer to it from below, on average.
     assert model.joint_log_prob(task) < plain + 0.5
+
+
+@pytest.mark.slow
+def test_from_training_to_drawn_functions(tmp_path):
+    def metafun(*arguments):
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    tiny = [*TINY, "model.pooling.heads=2", "model.latent.size=4", "model.latent.width=8", "model.latent.samples=5"]
+    metafun("train", "gp-stochastic", "--out", tmp_path / "run", *(p for s in tiny for p in ("--set", s)))
+    metrics = json.loads(metafun("evaluate", tmp_path / "run", "--json"))["metrics"]
+    for shots in (5, 15):
+        ours, exact = (metrics[f"{who}joint_log_likelihood_{shots}shot"]["mean"] for who in ("", "oracle_"))
+        assert ours < exact, "nothing is likelier than the truth"
+        assert len(metrics[f"calibration_error_{shots}shot"]["coverage"]) == 19
+    assert "samples.png" in metafun("plot", tmp_path / "run")
