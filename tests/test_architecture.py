@@ -15,7 +15,7 @@ FLOORS = [
     {"training", "evaluation", "checkpoint"},
     {"config"},
     {"stochastic"},
-    {"model", "tasks"},
+    {"model", "tasks", "baselines"},
     {"regularisers", "data", "gp"},
     {"initial", "pooling", "updates", "decoders"},
     {"learner"},

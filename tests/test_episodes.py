@@ -124,21 +124,3 @@ def test_classes_that_are_too_few_or_too_small_are_named(sizes, message):
 def test_a_split_without_classes_is_refused():
     with pytest.raises(InvalidData, match="'numbered' have no classes in val; they have: train, test"):
         Episodes.over(numbered(), ["val"], ways=2, shots=1, queries=1)
-
-
-def test_jitter_scales_each_feature_alike_in_all_rows_of_a_task():
-    table = clusters()
-    plain, scaled = (Episodes.over(table, ["train"], ways=4, shots=1, queries=2, jitter=j) for j in (0.0, 0.5))
-
-    def factors(key):
-        """log of what each feature was multiplied by; the length of a row is not part of it."""
-        a, b = plain.sample(key), scaled.sample(key)
-        x = lambda task: jnp.concatenate([task.context.x, task.target.x])  # noqa: E731
-        logs = np.log(x(b) / x(a))
-        return logs - logs.mean(1, keepdims=True)
-
-    found = [factors(jax.random.key(i)) for i in range(50)]
-    for logs in found:
-        np.testing.assert_allclose(logs, np.broadcast_to(logs[0], logs.shape), atol=1e-3)
-    # Of dx deviations from their own mean.
-    assert np.std([logs[0] for logs in found]) == pytest.approx(0.5 * np.sqrt(11 / 12), rel=0.1)

@@ -96,7 +96,7 @@ def test_the_loss_is_the_negative_evidence_lower_bound(variant):
 
     def q(features):
         mu, s = jnp.split(model.latent.pooled(features.mean(0)), 2)
-        return mu, 0.1 + 0.9 * jax.nn.sigmoid(s)
+        return mu, 0.1 + 0.9 * jax.nn.sigmoid(s - 3)
 
     (prior_mu, prior_std), (mu, std) = q(features[:5]), q(features)
     z = mu + std * jax.random.normal(key := jax.random.key(4), (1, 3))[0]

@@ -21,25 +21,26 @@ _glorot_uniform = jax.nn.initializers.glorot_uniform()
 class MLP(eqx.Module):
     """x ↦ W_L φ(… φ(W₁ x + b₁) …) + b_L: no activation after the last layer.
 
-    Glorot-uniform weights, stored [in, out], and zero biases, as the authors of the paper have them.
+    Glorot-uniform weights, stored [in, out], and zero biases, as the authors of the paper have them, or no biases.
     """
 
     weights: tuple[Float[Array, "i o"], ...]
     biases: tuple[Float[Array, " o"], ...]
     activation: Callable = eqx.field(static=True)
 
-    def __init__(self, sizes: Sequence[int], activation: str, *, key: PRNGKeyArray):
+    def __init__(self, sizes: Sequence[int], activation: str, *, bias: bool = True, key: PRNGKeyArray):
         """`sizes` are the widths from input to output: [in, hidden, …, out]."""
         keys = jax.random.split(key, len(sizes) - 1)
         shapes = list(itertools.pairwise(sizes))
         self.weights = tuple(_glorot_uniform(k, shape) for k, shape in zip(keys, shapes, strict=True))
-        self.biases = tuple(jnp.zeros(o) for _, o in shapes)
+        self.biases = tuple(jnp.zeros(o) for _, o in shapes if bias)
         self.activation = ACTIVATIONS[activation]
 
     def __call__(self, x: Float[Array, "*batch i"]) -> Float[Array, "*batch o"]:
-        for w, b in zip(self.weights[:-1], self.biases[:-1], strict=True):
-            x = self.activation(x @ w + b)
-        return x @ self.weights[-1] + self.biases[-1]
+        for i, w in enumerate(self.weights):
+            x = x @ w + self.biases[i] if self.biases else x @ w
+            x = self.activation(x) if i < len(self.weights) - 1 else x
+        return x
 
 
 def dropout(x: Float[Array, "*shape"], rate: float, key: PRNGKeyArray | None) -> Float[Array, "*shape"]:

@@ -28,10 +28,9 @@ class L2(Regulariser):
     """Σ w²/2 over the weight matrices, those of an attention's a excepted, as in the authors' program."""
 
     def measure(self, model: Any) -> Float[Array, ""]:
-        pools = [pool for pool in model.pools if not isinstance(pool, Attention)]
-        parts = (model.initial, model.updates, model.decode, pools)
-        mlps = [part for part in jax.tree.leaves(parts, is_leaf=_is_mlp) if _is_mlp(part)]
-        return sum((jnp.square(w).sum() / 2 for mlp in mlps for w in mlp.weights), jnp.zeros(()))
+        parts = jax.tree.leaves(model, is_leaf=lambda part: isinstance(part, (MLP, Attention)))
+        matrices = [w for part in parts if isinstance(part, MLP) for w in part.weights]
+        return sum((jnp.square(w).sum() / 2 for w in matrices), jnp.zeros(()))
 
 
 class Orthogonality(Regulariser):
@@ -43,5 +42,7 @@ class Orthogonality(Regulariser):
         return jnp.square(rows @ rows.T - jnp.eye(len(w))).mean()
 
 
-def _is_mlp(part: Any) -> bool:
-    return isinstance(part, MLP)
+def regularisers(l2: float, orthogonality: float) -> tuple[Regulariser, ...]:
+    """Those that have a weight."""
+    weights = ((L2, l2), (Orthogonality, orthogonality))
+    return tuple(penalty(weight) for penalty, weight in weights if weight)

@@ -24,6 +24,14 @@ PAPER_ACCURACY = {
     "tiered-dfp-5shot": (82.81, 0.15),
     "tiered-kfp-5shot": (83.28, 0.12),
 }
+# Per-target log-likelihood on the curves of gp-bnp, RBF and Matérn-5/2, as published by Nguyen and Grover (2022).
+PUBLISHED_CURVES = {
+    "gp-bnp-cnp": ("CNP", 0.26),
+    "gp-bnp-np": ("NP", 0.27),
+    "gp-bnp-anp": ("ANP", 0.81),
+    "gp-bnp": ("TNP-D", 1.39),
+    "gp-bnp-matern": ("TNP-D", 0.95),
+}
 _LARGE_BATCHES = {"training.batch=48", "training.schedule=cosine", "training.warmup=100"}
 CHOICES: dict[str, set[str]] = {
     "the preset": set(),
@@ -77,6 +85,60 @@ def render_features(results: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
+def render_processes(results: Path) -> str:
+    """The curves of gp-bnp: one row for each recorded run."""
+    lines = [
+        "| run | curves | log-likelihood | exact GP | published | 95 % coverage | GPU seconds |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for record in _records(results / "gp.jsonl"):
+        if record["run"] in PUBLISHED_CURVES:
+            lines.append(_processes_row(record))
+    return "\n".join(lines) + "\n"
+
+
+def render_curves(results: Path) -> str:
+    """The paper's curves with 5 and 15 context points: log-likelihoods, each beside that of the exact GP."""
+    lines = [
+        "| run | context | log-likelihood | exact GP | jointly | exact GP | 95 % coverage | calibration error |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for record in _records(results / "gp.jsonl"):
+        if record["run"] not in PUBLISHED_CURVES:
+            lines += [_curves_row(record, shots) for shots in (5, 15)]
+    return "\n".join(lines) + "\n"
+
+
+def render_limits(results: Path) -> str:
+    """What MetaFun loses against the exact GP, and to which of its parts."""
+    lines = ["| `--set` | log-likelihood | exact GP | gap |", "|---|---|---|---|"]
+    for record in _records(results / "gp-limits.jsonl"):
+        ours, exact = (record["metrics"][f"{who}log_likelihood_anyshot"]["mean"] for who in ("", "oracle_"))
+        settings = ", ".join(f"`{s}`" for s in record["settings"]) or "–"
+        lines.append(f"| {settings} | {ours:.3f} | {exact:.3f} | {exact - ours:.3f} |")
+    return "\n".join(lines) + "\n"
+
+
+def render_contexts(results: Path) -> str:
+    """The first row of the limits by the number of context points."""
+    lines = ["| context points | log-likelihood | exact GP | gap |", "|---|---|---|---|"]
+    found = _records(results / "gp-limits.jsonl")[0]["by_context"]
+    for name, ours in found.items():
+        if not name.startswith("oracle"):
+            exact, shots = found[f"oracle_{name}"], name.removeprefix("log_likelihood_").removesuffix("shot")
+            lines.append(f"| {shots} | {ours:.3f} | {exact:.3f} | {exact - ours:.3f} |")
+    return "\n".join(lines) + "\n"
+
+
+def render_ceiling(results: Path) -> str:
+    """The best prediction with the hyperparameters of each curve, and without them."""
+    lines = ["| curves | ℓ and s known | unknown | command |", "|---|---|---|---|"]
+    for record in _records(results / "gp-ceiling.jsonl"):
+        known, unknown = record["known"], record["unknown"]
+        lines.append(f"| `{record['preset']}` | {known:.3f} | {unknown:.3f} | `{record['command']}` |")
+    return "\n".join(lines) + "\n"
+
+
 def render_choices(results: Path) -> str:
     """What each change of the training does on val, in 1-shot and in 5-shot tasks."""
     lines = ["| | `mini-dfp-1shot` | `mini-kfp-5shot` | steps |", "|---|---|---|---|"]
@@ -91,8 +153,17 @@ def render_choices(results: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-TABLES = {"sinusoid": render_sinusoid, "features": render_features, "choices": render_choices}
-PAGES = ("README.md", "docs/deviations.md")
+TABLES = {
+    "sinusoid": render_sinusoid,
+    "features": render_features,
+    "processes": render_processes,
+    "curves": render_curves,
+    "limits": render_limits,
+    "contexts": render_contexts,
+    "ceiling": render_ceiling,
+    "choices": render_choices,
+}
+PAGES = ("README.md", "docs/deviations.md", "docs/uncertainty.md")
 
 
 def rendered(page: str, results: Path) -> str:
@@ -126,12 +197,50 @@ def _without_steps(settings: list[str]) -> set[str]:
 
 
 def _sinusoid_row(record: dict[str, Any]) -> str:
-    seeds = len(tomllib.loads(record["config"])["training"]["seeds"])
-    command = "make demo" if record["run"] == "demo" else f"metafun train {record['run']} --seeds {seeds}"
+    command = "`make demo`" if record["run"] == "demo" else _train_command(record)
     # Seconds on a CPU depend on whose it is and what else it does; they are not reported.
     gpu = record["device"] != "cpu"
     speed = (f"{record['train_seconds']:.0f}", f"{record['steps_per_second']:,.0f}") if gpu else ("", "")
-    return f"| `{command}` | {' | '.join((*(number(record['metrics'][m]) for m in PAPER), *speed))} |"
+    return f"| {command} | {' | '.join((*(number(record['metrics'][m]) for m in PAPER), *speed))} |"
+
+
+def _processes_row(record: dict[str, Any]) -> str:
+    metrics, (name, value) = record["metrics"], PUBLISHED_CURVES[record["run"]]
+    cells = (
+        _train_command(record),
+        tomllib.loads(record["config"])["tasks"]["kernel"],
+        _spread(metrics["log_likelihood_anyshot"]),
+        f"{metrics['oracle_log_likelihood_anyshot']['mean']:.3f}",
+        f"{value:.2f} ({name})",
+        f"{100 * metrics['coverage95_anyshot']['mean']:.1f} %",
+        f"{record['train_seconds']:.0f}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _curves_row(record: dict[str, Any], shots: int) -> str:
+    value = lambda name: record["metrics"].get(f"{name}_{shots}shot")  # noqa: E731
+    joint = value("joint_log_likelihood")
+    cells = (
+        "`metafun demo gp`" if record["run"] == "demo-gp" else _train_command(record),
+        str(shots),
+        _spread(value("log_likelihood")),
+        f"{value('oracle_log_likelihood')['mean']:.3f}",
+        "" if joint is None else _spread(joint),
+        "" if joint is None else f"{value('oracle_joint_log_likelihood')['mean']:.3f}",
+        f"{100 * value('coverage95')['mean']:.1f} %",
+        f"{value('calibration_error')['mean']:.4f}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _train_command(record: dict[str, Any]) -> str:
+    return f"`metafun train {record['run']} --seeds {len(tomllib.loads(record['config'])['training']['seeds'])}`"
+
+
+def _spread(value: dict[str, Any]) -> str:
+    """As `number`, with three digits."""
+    return f"{value['mean']:.3f}" + ("" if value["std"] is None else f" ± {value['std']:.3f}")
 
 
 def _features_row(record: dict[str, Any]) -> str:

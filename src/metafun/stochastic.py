@@ -20,7 +20,10 @@ from .task import Points, Task, join
 
 
 class Latent(eqx.Module):
-    """q(z|points) = 𝒩(μ, σ²) with σ = 0.1 + 0.9 sigmoid(s); (μ, s) is an MLP of the mean of MLP([xᵢ, yᵢ, r(xᵢ)])."""
+    """q(z|points) = 𝒩(μ, σ²) with (μ, s) an MLP of the mean of MLP([xᵢ, yᵢ, r(xᵢ)]), and σ = 0.1 + 0.9 sigmoid(s − 3).
+
+    So σ is small at first: of a z that is mostly noise a decoder learns nothing but to ignore it.
+    """
 
     each: MLP
     pooled: MLP
@@ -28,7 +31,7 @@ class Latent(eqx.Module):
     def __call__(self, points: Points, r: Float[Array, "n dr"]) -> Normal:
         mean = masked_mean(self.each(jnp.concatenate([points.x, points.y, r], axis=-1)), points.mask)
         mu, s = jnp.split(self.pooled(mean), 2)
-        return Normal(mu, 0.1 + 0.9 * jax.nn.sigmoid(s))
+        return Normal(mu, 0.1 + 0.9 * jax.nn.sigmoid(s - 3))
 
 
 class StochasticRepresentation(eqx.Module):

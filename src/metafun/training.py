@@ -119,9 +119,12 @@ def build_optimiser(training: TrainingConfig) -> optax.GradientTransformation:
     if training.schedule == "cosine":
         warmup = min(training.warmup, training.steps // 2)
         rate = optax.warmup_cosine_decay_schedule(0.0, training.learning_rate, warmup, training.steps)
-    parts = [optax.adam(rate)]
+    parts = []
+    if training.clip_entries is not None:
+        parts.append(optax.clip(training.clip_entries))
     if training.clip is not None:
-        parts.insert(0, optax.clip_by_global_norm(training.clip))
+        parts.append(optax.clip_by_global_norm(training.clip))
+    parts.append(optax.adam(rate))
     if training.average:
         parts.append(moving_average(training.average))
     return optax.chain(*parts)

@@ -12,14 +12,17 @@ from jaxtyping import PRNGKeyArray
 from ..errors import InvalidConfig
 from ..learner import Learner
 from ..schema import parse, to_table
+from .baselines import LEOConfig, LogisticConfig, MAMLConfig, MatchingConfig, PrototypesConfig
 from .model import MetaFunConfig
 from .tasks import CurvesConfig, EpisodesConfig, EvaluationConfig, SinusoidConfig
 from .values import Count, NonNegative, Part, Seed, Size
 
+Model = MetaFunConfig | MAMLConfig | PrototypesConfig | MatchingConfig | LogisticConfig | LEOConfig
+
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """Adam. One seed is one model; all of them train at once.
+    """Adam. One seed is one model; all of them train at once. A gradient is clipped entry by entry, then in its length.
 
     Training ends after `stop` of the `steps` that the schedule is made for. The model that is kept is the moving
     `average` of the parameters (0: the parameters themselves) that does best on validation (0: the last one).
@@ -32,6 +35,7 @@ class TrainingConfig:
     learning_rate: NonNegative = 1e-3
     schedule: Literal["constant", "cosine"] = "cosine"
     warmup: Size = 1000
+    clip_entries: NonNegative | None = None
     clip: NonNegative | None = None
     average: Part = 0.0
     chunk: Count = 200
@@ -49,7 +53,7 @@ class TrainingConfig:
 class Config:
     """What `config.toml` in a run folder holds."""
 
-    model: MetaFunConfig = MetaFunConfig()
+    model: Model = MetaFunConfig()
     tasks: SinusoidConfig | CurvesConfig | EpisodesConfig = SinusoidConfig()
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
@@ -79,15 +83,16 @@ def parse_config(table: Mapping[str, Any]) -> Config:
 
 
 def _check_model(config: Config) -> None:
-    if config.tasks.problem != config.model.loss.problem:
+    if config.tasks.problem != config.model.problem:
         raise InvalidConfig(
             f"tasks.kind = '{config.tasks.kind}' is {config.tasks.problem}, but model.loss.kind = "
-            f"'{config.model.loss.kind}' is for {config.model.loss.problem}; change one of them."
+            f"'{config.model.loss.kind}' is for {config.model.problem}; change one of them."
         )
     tasks = config.tasks
     if isinstance(tasks, EpisodesConfig) and tasks.features is None:
-        # Any number that the heads can share will do to see whether the parts fit.
-        tasks = dataclasses.replace(tasks, features=getattr(config.model.pooling, "heads", 1))
+        # Any number that the heads of a pooling can share will do to see whether the parts fit.
+        heads = getattr(getattr(config.model, "pooling", None), "heads", 1)
+        tasks = dataclasses.replace(tasks, features=heads)
     jax.eval_shape(lambda: config.model.build(*tasks.sizes, jax.random.key(0)))
 
 

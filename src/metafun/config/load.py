@@ -24,8 +24,7 @@ def load_config(source: str, settings: Sequence[str] = (), changes: Mapping[str,
         joined = merge(joined, _setting(setting))
     for key, value in (changes or {}).items():
         joined = merge(joined, _nested(key, value))
-    # Laid over the defaults, so that a setting may name a part of a table without its kind.
-    return parse_config(merge(merge(to_table(Config()), _table(source)), joined))
+    return parse_config(merge(_table(source), joined))
 
 
 def parse_toml(text: str, name: str) -> dict[str, Any]:
@@ -36,7 +35,7 @@ def parse_toml(text: str, name: str) -> dict[str, Any]:
 
 
 def _table(source: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
-    """A preset or file as a table; `base` names the preset or file that it builds on."""
+    """A preset or file as a table; `base` names the preset or file that it builds on, if not on the defaults."""
     if source in above:
         raise InvalidConfig(f"'{source}' builds on itself: {' → '.join((*above, source))}.")
     if source in presets():
@@ -51,7 +50,8 @@ def _table(source: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
         raise InvalidConfig(f"unknown preset '{source}'; {suggest(source, presets())} A TOML file ends in .toml.")
     base = table.pop("base", None)
     if base is None:
-        return table
+        # With the defaults below, a file or setting may name a part of a table without its kind.
+        return merge(to_table(Config()), table)
     if not isinstance(base, str):
         raise InvalidConfig(f"{source}: base = {base!r}, but it must be the name of a preset or TOML file.")
     if base.endswith(".toml"):

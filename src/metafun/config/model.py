@@ -9,11 +9,11 @@ from jaxtyping import PRNGKeyArray
 
 from ..errors import InvalidConfig
 from ..learner import Learner
-from ..likelihoods import CrossEntropy, Gaussian, Likelihood, SquaredError
 from ..model import MetaFun
-from ..regularisers import L2, Orthogonality, Regulariser
+from ..regularisers import Regulariser, regularisers
 from ..schema import Between
 from ..stochastic import StochasticMetaFun
+from .losses import CrossEntropyConfig, GaussianConfig, SquaredErrorConfig
 from .parts import (
     AttentionConfig,
     ClasswiseUpdateConfig,
@@ -34,40 +34,7 @@ from .parts import (
     SquaredExponentialConfig,
     ZeroConfig,
 )
-from .values import Activation, Count, NonNegative, Real, Share
-
-
-@dataclass(frozen=True)
-class SquaredErrorConfig:
-    kind: Literal["squared-error"] = "squared-error"
-    min_std: Share = 0.1
-
-    problem = "regression"
-
-    def build(self) -> Likelihood:
-        return SquaredError(self.min_std)
-
-
-@dataclass(frozen=True)
-class GaussianConfig:
-    kind: Literal["gaussian"] = "gaussian"
-    min_std: Share = 0.1
-
-    problem = "regression"
-
-    def build(self) -> Likelihood:
-        return Gaussian(self.min_std)
-
-
-@dataclass(frozen=True)
-class CrossEntropyConfig:
-    kind: Literal["cross-entropy"] = "cross-entropy"
-    label_smoothing: Share = 0.0
-
-    problem = "classification"
-
-    def build(self) -> Likelihood:
-        return CrossEntropy(self.label_smoothing)
+from .values import Activation, Count, NonNegative, Real
 
 
 @dataclass(frozen=True)
@@ -77,6 +44,7 @@ class MetaFunConfig:
     With no `iterations` r stays r⁽⁰⁾, and only a latent tells of the context.
     """
 
+    kind: Literal["metafun"] = "metafun"
     iterations: Annotated[int, Between(0, 100)] = 5
     representation: Count = 128
     step_size: Real = 0.1
@@ -94,6 +62,10 @@ class MetaFunConfig:
         PredictorWeightsConfig()
     )
     latent: NoLatentConfig | GlobalLatentConfig = NoLatentConfig()
+
+    @property
+    def problem(self) -> str:
+        return self.loss.problem
 
     def build(self, dx: int, dy: int, key: PRNGKeyArray) -> Learner:
         """`dy` is 0 in classification: no parameter depends on the number of classes."""
@@ -130,8 +102,7 @@ class MetaFunConfig:
     def _regularisers(self) -> tuple[Regulariser, ...]:
         if self.orthogonality and not isinstance(self.decoder, SoftmaxWeightsConfig):
             raise InvalidConfig("model.orthogonality is a penalty on the decoder 'softmax-weights'; set it to 0.")
-        weights = ((L2, self.l2), (Orthogonality, self.orthogonality))
-        return tuple(penalty(weight) for penalty, weight in weights if weight)
+        return regularisers(self.l2, self.orthogonality)
 
     def _check_problem(self, name: str, part: Any) -> None:
         problem = getattr(part, "problem", self.loss.problem)

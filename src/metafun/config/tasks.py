@@ -149,8 +149,8 @@ class CurvesConfig:
 class EpisodesConfig:
     """`ways` classes a task, `shots` context rows and `queries` targets of each, from a table of features.
 
-    In training, `noise` of this length is added to each row, which has length one, and the features of a task are
-    scaled by `jitter`. `features` and `fingerprint` are filled in from the data when a run begins, and hold it to them.
+    In training, `noise` of this length is added to each row, which has length one. `features` and `fingerprint`
+    are filled in from the data when a run begins, and hold it to them.
     """
 
     kind: Literal["episodes"] = "episodes"
@@ -160,7 +160,6 @@ class EpisodesConfig:
     shots: Count = 1
     queries: Count = 15
     noise: NonNegative = 0.0
-    jitter: NonNegative = 0.0
     features: Count | None = None
     fingerprint: str | None = None
 
@@ -208,7 +207,7 @@ class EpisodesConfig:
         return table
 
     def training(self) -> Episodes:
-        return Episodes.over(self.table(), self.train_on, **self._sizes, noise=self.noise, jitter=self.jitter)
+        return Episodes.over(self.table(), self.train_on, **self._sizes, noise=self.noise)
 
     def validation(self) -> Episodes:
         return Episodes.over(self.table(), ("val",), **self._sizes)

@@ -35,7 +35,7 @@ def plot_reliability(models: Learner, config: Config, path: Path) -> Path:
         if "reliability" in value:
             _draw_reliability(axis, np.array(value["reliability"]))
         else:
-            _draw_coverage(axis, {"this model": value, "exact GP": results.get(f"oracle_{name}")})
+            _draw_coverage(axis, value, results.get(f"oracle_{name}"))
         kind = name.rsplit("error_")[-1].removeprefix("ece_").replace("way_", "-way ").replace("shot", "-shot")
         axis.set_title(f"{kind}: calibration error {value['mean']:.3f} on {TASKS} tasks", fontsize=10)
         axis.legend(frameon=False, fontsize=8, loc="upper left")
@@ -43,14 +43,19 @@ def plot_reliability(models: Learner, config: Config, path: Path) -> Path:
     return save(figure, path)
 
 
-def _draw_coverage(axis: Axes, summaries: dict[str, dict[str, Any] | None]) -> None:
+def _draw_coverage(axis: Axes, model: dict[str, Any], oracle: dict[str, Any] | None) -> None:
     axis.plot([0, 1], [0, 1], color=GREY, lw=1, ls=(0, (4, 3)), label="perfectly calibrated")
-    for (label, summary), color in zip(summaries.items(), (BLUE, GREY), strict=True):
-        if summary is not None:
-            share = np.concatenate([[0], summary["coverage"], [1]])
-            axis.plot(np.linspace(0, 1, len(share)), share, "o-", ms=4, color=color, clip_on=False, label=label)
+    if oracle is not None:
+        axis.plot(*_shares(oracle), color="0.85", lw=6, label="exact GP", zorder=1)
+    axis.plot(*_shares(model), "o-", ms=4, color=BLUE, clip_on=False, label="this model")
     axis.set(xlabel="probability of the interval", ylabel="share of the truth in it", aspect="equal")
     axis.set(xlim=(0, 1), ylim=(0, 1))
+
+
+def _shares(summary: dict[str, Any]) -> tuple[Float[np.ndarray, " l"], Float[np.ndarray, " l"]]:
+    """Probabilities of the central intervals, and how much of the truth they hold."""
+    shares = np.concatenate([[0.0], summary["coverage"], [1.0]])
+    return np.linspace(0, 1, len(shares)), shares
 
 
 def _draw_reliability(axis: Axes, reliability: Float[np.ndarray, "bins 3"]) -> None:

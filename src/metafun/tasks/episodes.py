@@ -19,9 +19,7 @@ class Episodes(Tasks):
     """`ways` classes, `shots` context rows and `queries` target rows of each, none of them drawn twice.
 
     The table stays on the device as it was stored. A row becomes x when it is drawn: scaled to length one, with
-    normal `noise` of that length (in the root mean square) added and scaled again. With `jitter` a task has features
-    of its own: each is multiplied by exp(jitter·ε) in all rows, ε ∼ 𝒩(0, 1), so that more tasks are met than the
-    classes would make.
+    normal `noise` of that length (in the root mean square) added and scaled again.
     """
 
     features: Shaped[Array, "rows dx"]
@@ -32,19 +30,10 @@ class Episodes(Tasks):
     shots: int = eqx.field(static=True)
     queries: int = eqx.field(static=True)
     noise: float = eqx.field(static=True)
-    jitter: float = eqx.field(static=True)
 
     @classmethod
     def over(
-        cls,
-        table: Table,
-        splits: Sequence[str],
-        *,
-        ways: int,
-        shots: int,
-        queries: int,
-        noise: float = 0.0,
-        jitter: float = 0.0,
+        cls, table: Table, splits: Sequence[str], *, ways: int, shots: int, queries: int, noise: float = 0.0
     ) -> "Episodes":
         """Tasks over the classes of the given splits; InvalidData if they are too few or too small."""
         check(table, splits, ways=ways, shots=shots, queries=queries)
@@ -60,16 +49,11 @@ class Episodes(Tasks):
             shots=shots,
             queries=queries,
             noise=noise,
-            jitter=jitter,
         )
 
     def sample(self, key: PRNGKeyArray) -> Task:
         key_rows, key_noise = jax.random.split(key)
         x = _unit(self.features[self.rows(key_rows)].astype(float))
-        if self.jitter:
-            # The key is no third part of `key`, so that rows and noise are the same with jitter and without.
-            scale = jax.random.normal(jax.random.fold_in(key_noise, 0), x.shape[-1:], x.dtype)
-            x = _unit(x * jnp.exp(self.jitter * scale))
         if self.noise:
             x = _unit(x + self.noise / math.sqrt(x.shape[-1]) * jax.random.normal(key_noise, x.shape, x.dtype))
         context, target = jnp.split(x, [self.shots], axis=1)

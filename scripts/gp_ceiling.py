@@ -1,0 +1,50 @@
+"""How well curves can be predicted by one who knows the family of processes, but not the hyperparameters of each.
+
+The exact GP is told the length scale ℓ and the scale s that drew a curve; no model is. The best that can be done
+without them is to weigh all (ℓ, s) by how likely they make the context: on a fine grid of them, up to rounding.
+
+    python scripts/gp_ceiling.py [PRESET …] >> results/gp-ceiling.jsonl
+"""
+
+import json
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from metafun.config import load_config
+from metafun.gp import KERNELS, GaussianProcess
+from metafun.likelihoods import masked_mean
+
+TASKS, GRID, SEED = 5000, 16, 0
+
+
+def ceiling(preset: str) -> dict[str, float]:
+    """Mean log-likelihood per target over test tasks: with ℓ and s known, and with both unknown."""
+    tasks = load_config(preset).tasks.training()
+    # The middles of equal parts of the two ranges, in which ℓ and s are uniform.
+    middles = [low + (high - low) * (np.arange(GRID) + 0.5) / GRID for low, high in (tasks.lengthscale, tasks.scale)]
+    lengthscales, scales = (jnp.asarray(a.ravel(), jnp.float32) for a in np.meshgrid(*middles))
+
+    def log_probs(key):
+        task = tasks.sample(key)
+
+        def given(lengthscale, scale):
+            process = GaussianProcess(KERNELS[tasks.kernel](scale, lengthscale), jnp.asarray(tasks.noise))
+            return process.log_prob(task.context), process.predict(task.context, task.target.x).log_prob(task.target.y)
+
+        weights, points = jax.vmap(given)(lengthscales, scales)
+        unknown = jax.nn.logsumexp(jax.nn.log_softmax(weights)[:, None] + points, axis=0)
+        known = tasks.oracle(key, task).prediction.log_prob(task.target.y)
+        return [masked_mean(values, task.target.mask) for values in (known, unknown)]
+
+    known, unknown = jax.lax.map(jax.jit(log_probs), jax.random.split(jax.random.key(SEED), TASKS), batch_size=10)
+    return {"known": float(known.mean()), "unknown": float(unknown.mean())}
+
+
+for preset in sys.argv[1:] or ("gp-bnp", "gp-bnp-matern"):
+    command = f"python scripts/gp_ceiling.py {preset}"
+    print(
+        json.dumps({"preset": preset, "tasks": TASKS, "grid": GRID, "command": command, **ceiling(preset)}), flush=True
+    )

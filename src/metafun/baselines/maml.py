@@ -1,0 +1,105 @@
+"""MAML (Finn et al., 2017) and Meta-SGD (Li et al., 2017): learn where gradient descent on the context begins."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from ..learner import Learner
+from ..likelihoods import Likelihood, Prediction, SquaredError, masked_mean
+from ..nn import MLP
+from ..task import Points, Task
+
+
+class Adapted(eqx.Module):
+    """θ_T, where gradient descent on the context came to: all that is known of a task."""
+
+    network: MLP
+    context: Points
+    classes: Bool[Array, " k"] | None
+
+
+class MAML(Learner):
+    """θₜ₊₁ = θₜ − η ∇L(θₜ) on the context, from a θ₀ and, in Meta-SGD, with rates η that are learned.
+
+    `steps` updates in training and `test_steps` otherwise. In classification the last layer has one column, from
+    which every class starts: no parameter depends on the number of classes, and their order does not matter. The
+    derivative of θ_T goes through the updates, unless it is `first_order`, which takes ∇L for a constant.
+    """
+
+    network: MLP
+    rates: MLP | None
+    likelihood: Likelihood
+    rate: float = eqx.field(static=True)
+    steps: int = eqx.field(static=True)
+    test_steps: int = eqx.field(static=True)
+    first_order: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        network: MLP,
+        likelihood: Likelihood,
+        *,
+        rate: float,
+        learn_rates: bool,
+        steps: int,
+        test_steps: int,
+        first_order: bool,
+    ):
+        self.network, self.likelihood, self.rate = network, likelihood, rate
+        self.rates = jax.tree.map(lambda p: jnp.full_like(p, rate), network) if learn_rates else None
+        self.steps, self.test_steps, self.first_order = steps, test_steps, first_order
+
+    def encode(self, context: Points, key: PRNGKeyArray | None = None) -> Adapted:
+        return self._adapt(context, self.test_steps)[0]
+
+    def predict(self, representation: Adapted, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None) -> Prediction:
+        return self._predict(representation.network, x, representation.classes)
+
+    def predict_trajectory(self, representation: Adapted, x: Float[Array, "m dx"]) -> Prediction:
+        """What would be predicted after t = 0, …, T updates, along a leading axis."""
+        networks = self._adapt(representation.context, self.test_steps)[1]
+        raw = jax.vmap(lambda network: self._raw(network, x))(networks)
+        return self.likelihood(raw, representation.classes)
+
+    def loss(self, task: Task, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
+        """The mean loss of the targets after `steps` updates."""
+        adapted = self._adapt(task.context, self.steps)[0]
+        prediction = self.predict(adapted, task.target.x)
+        return masked_mean(self.likelihood.loss(prediction, task.target.y), task.target.mask)
+
+    def _adapt(self, context: Points, steps: int) -> tuple[Adapted, MLP]:
+        """Where descent ends, and all θ₀, …, θ_T along a leading axis; what is not asked for is not computed."""
+        classes = self.likelihood.classes(context)
+
+        def loss(network: MLP) -> Float[Array, ""]:
+            losses = self.likelihood.loss(self._predict(network, context.x, classes), context.y)
+            return masked_mean(losses, context.mask)
+
+        def step(network: MLP, _: None) -> tuple[MLP, MLP]:
+            gradient = jax.grad(loss)(network)
+            if self.first_order:
+                gradient = jax.lax.stop_gradient(gradient)
+            if self.rates is None:
+                return jax.tree.map(lambda p, g: p - self.rate * g, network, gradient), network
+            return jax.tree.map(lambda p, g, r: p - r * g, network, gradient, self.rates), network
+
+        first = self._begin(classes)
+        last, before = jax.lax.scan(step, first, length=steps)
+        networks = jax.tree.map(lambda many, one: jnp.concatenate([many, one[None]]), before, last)
+        return Adapted(last, context, classes), networks
+
+    def _begin(self, classes: Bool[Array, " k"] | None) -> MLP:
+        """θ₀, with as many columns in the last layer as the task has classes."""
+        if classes is None:
+            return self.network
+        last = lambda network: (network.weights[-1], network.biases[-1])  # noqa: E731
+        return eqx.tree_at(last, self.network, [jnp.repeat(p, len(classes), -1) for p in last(self.network)])
+
+    def _predict(self, network: MLP, x: Float[Array, "m dx"], classes: Bool[Array, " k"] | None) -> Prediction:
+        return self.likelihood(self._raw(network, x), classes)
+
+    def _raw(self, network: MLP, x: Float[Array, "m dx"]) -> Float[Array, "m out"]:
+        y = network(x)
+        # A network that is judged by the squared error says nothing of a deviation.
+        return jnp.concatenate([y, jnp.zeros_like(y)], -1) if isinstance(self.likelihood, SquaredError) else y

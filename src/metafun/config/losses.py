@@ -1,0 +1,40 @@
+"""The losses ℓ(f(x), y), and with them what a prediction is."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ..likelihoods import CrossEntropy, Gaussian, Likelihood, SquaredError
+from .values import Share
+
+
+@dataclass(frozen=True)
+class SquaredErrorConfig:
+    kind: Literal["squared-error"] = "squared-error"
+    min_std: Share = 0.1
+
+    problem = "regression"
+
+    def build(self) -> Likelihood:
+        return SquaredError(self.min_std)
+
+
+@dataclass(frozen=True)
+class GaussianConfig:
+    kind: Literal["gaussian"] = "gaussian"
+    min_std: Share = 0.1
+
+    problem = "regression"
+
+    def build(self) -> Likelihood:
+        return Gaussian(self.min_std)
+
+
+@dataclass(frozen=True)
+class CrossEntropyConfig:
+    kind: Literal["cross-entropy"] = "cross-entropy"
+    label_smoothing: Share = 0.0
+
+    problem = "classification"
+
+    def build(self) -> Likelihood:
+        return CrossEntropy(self.label_smoothing)
