@@ -12,12 +12,12 @@ test: lint
 	$(BIN)/python -m pytest
 
 lint: $(VENV)/installed-test
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests scripts
+	$(BIN)/ruff format --check src tests scripts
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) .cache demo demo-glyphs
+	rm -rf $(VENV) .cache demo demo-glyphs demo-gp
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

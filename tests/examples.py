@@ -6,6 +6,8 @@ import jax
 import numpy as np
 
 from metafun.config import MetaFunConfig
+from metafun.config.baselines import LEOConfig, LogisticConfig, MAMLConfig, MatchingConfig, PrototypesConfig
+from metafun.config.losses import CrossEntropyConfig, GaussianConfig
 from metafun.data import Table
 from metafun.learner import Learner
 from metafun.schema import parse
@@ -44,33 +46,56 @@ CLASSIFIERS = [
 # With a latent: beside updates, and instead of them.
 STOCHASTIC = [VARIANTS[0] | {"latent": "global", "iterations": iterations} for iterations in (3, 0)]
 
+# What the paper compares with.
+_ADAPTED = dict(width=7, activation="tanh", test_steps=3, steps=2)
+BASELINES = [
+    MAMLConfig(**_ADAPTED, rate=0.1, loss=GaussianConfig()),
+    MAMLConfig(**_ADAPTED, rate=0.1, learn_rates=True, loss=GaussianConfig()),
+    MAMLConfig(**_ADAPTED, rate=0.5, learn_rates=True, loss=CrossEntropyConfig(label_smoothing=0.1)),
+    PrototypesConfig(width=7, activation="tanh"),
+    PrototypesConfig(width=7, activation="tanh", cosine=True),
+    MatchingConfig(width=7, activation="tanh", cosine=True),
+    LogisticConfig(c=2.0, steps=20),
+    LEOConfig(latent=4, latent_steps=2, weight_steps=2, kl=0.1, stay=0.1, l2=1e-3, orthogonality=0.1),
+]
 
-def name(variant: dict) -> str:
-    return "-".join(str(value) for value in variant.values())
+
+def name(variant) -> str:
+    if isinstance(variant, dict):
+        return "-".join(str(value) for value in variant.values())
+    return f"{variant.kind}{BASELINES.index(variant)}"
 
 
-def build(variant: dict, seed: int = 0, **changes) -> Learner:
+def classifies(variant) -> bool:
+    return variant in CLASSIFIERS or getattr(variant, "problem", None) == "classification"
+
+
+def build(variant, seed: int = 0, **changes) -> Learner:
     """A small model with random parameters everywhere, also where training starts from 0 or 1."""
     key, noise = jax.random.split(jax.random.key(seed))
-    classifies = variant in CLASSIFIERS
+    config = parse(MetaFunConfig, _table(variant, changes)) if isinstance(variant, dict) else variant
+    model = config.build(DX, 0 if classifies(variant) else DY, key)
+    leaves, structure = jax.tree.flatten(model)
+    keys = jax.random.split(noise, len(leaves))
+    moved = [leaf + 0.1 * jax.random.normal(k, leaf.shape, leaf.dtype) for leaf, k in zip(leaves, keys, strict=True)]
+    return jax.tree.unflatten(structure, moved)
+
+
+def _table(variant: dict, changes: dict) -> dict:
     representation = {"identity": 2 * DY, "logits": 1}.get(variant["decoder"], 6)
     table = {
         "iterations": variant.get("iterations", 3),
         "representation": representation,
         "step_size": 0.4,
         "activation": "tanh",
-        "loss": {"kind": "cross-entropy", "label_smoothing": 0.1} if classifies else {"kind": "gaussian"},
+        "loss": {"kind": "cross-entropy", "label_smoothing": 0.1} if classifies(variant) else {"kind": "gaussian"},
         "per_iteration": variant["per_iteration"],
         **{part: {"kind": variant[part], **SIZES.get(variant[part], {})} for part in PARTS if part in variant},
         **changes,
     }
     if variant["heads"] > 1:
         table["pooling"] |= {"heads": variant["heads"], "width": 8}
-    model = parse(MetaFunConfig, table).build(DX, 0 if classifies else DY, key)
-    leaves, structure = jax.tree.flatten(model)
-    keys = jax.random.split(noise, len(leaves))
-    moved = [leaf + 0.1 * jax.random.normal(k, leaf.shape, leaf.dtype) for leaf, k in zip(leaves, keys, strict=True)]
-    return jax.tree.unflatten(structure, moved)
+    return table
 
 
 PARTS = ("pooling", "update", "decoder", "initial", "latent")
@@ -83,11 +108,11 @@ SIZES = {
 }
 
 
-def random_task(variant: dict, seed: int = 0, n: int = 5, m: int = 4) -> Task:
+def random_task(variant, seed: int = 0, n: int = 5, m: int = 4) -> Task:
     """A task the variant can learn; in classification the targets are of classes that the context shows."""
     rng = np.random.default_rng(seed)
     x_context, x_target = rng.normal(size=(n, DX)), rng.normal(size=(m, DX))
-    if variant not in CLASSIFIERS:
+    if not classifies(variant):
         return Task.of(x_context, rng.normal(size=(n, DY)), x_target, rng.normal(size=(m, DY)))
     labels = rng.integers(CLASSES - 1, size=n)
     one_hot = np.eye(CLASSES)

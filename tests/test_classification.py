@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from examples import CLASSES, CLASSIFIERS, build, name, random_task
+from examples import BASELINES, CLASSES, CLASSIFIERS, build, classifies, name, random_task
 from metafun.decoders import Logits, SoftmaxWeights
 from metafun.initial import Zero
 from metafun.likelihoods import Categorical, CrossEntropy, calibration_error, reliability
@@ -16,7 +16,7 @@ from metafun.pooling import SquaredExponential
 from metafun.task import Points, Task
 from metafun.updates import ClasswiseUpdate, GradientUpdate
 
-every_classifier = pytest.mark.parametrize("variant", CLASSIFIERS, ids=name)
+every_classifier = pytest.mark.parametrize("variant", [*CLASSIFIERS, *filter(classifies, BASELINES)], ids=name)
 
 
 def probabilities(model, task):

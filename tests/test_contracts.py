@@ -1,4 +1,4 @@
-"""What holds for every pooling × update × decoder."""
+"""What holds for every pooling × update × decoder, and for what they are compared with."""
 
 import equinox as eqx
 import jax
@@ -6,11 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from examples import CLASSES, CLASSIFIERS, STOCHASTIC, VARIANTS, build, name, random_task
+from examples import BASELINES, CLASSES, CLASSIFIERS, STOCHASTIC, VARIANTS, build, name, random_task
 from metafun.likelihoods import Categorical
 from metafun.task import Points, Task, stack
 
-every_variant = pytest.mark.parametrize("variant", VARIANTS + CLASSIFIERS + STOCHASTIC, ids=name)
+every_variant = pytest.mark.parametrize("variant", VARIANTS + CLASSIFIERS + STOCHASTIC + BASELINES, ids=name)
 
 
 def predict(model, context, x):
@@ -87,6 +87,6 @@ def test_every_parameter_is_used(variant):
     model, task = build(variant), random_task(variant)
     # With a key, because the spread of sampled weights counts only in training.
     gradient = eqx.filter_grad(lambda m: m.loss(task, jax.random.key(0)))(model)
-    if variant.get("iterations") == 0:  # α has nothing to scale
+    if isinstance(variant, dict) and variant.get("iterations") == 0:  # α has nothing to scale
         gradient = eqx.tree_at(lambda m: m.metafun.step_size, gradient, None)
     assert all(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(gradient))

@@ -2,7 +2,6 @@
 
 import zlib
 from concurrent.futures import ThreadPoolExecutor, wait
-from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -13,7 +12,7 @@ from jax.sharding import PartitionSpec
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .config import Config
-from .devices import AXIS, COMPILER_OPTIONS, my_share, spread, task_mesh
+from .devices import AXIS, jit, my_share, spread, task_mesh
 from .learner import Learner
 from .likelihoods import Likelihood, Prediction, calibration_error, coverage, masked_mean
 from .task import Points, Task
@@ -79,7 +78,7 @@ def summarise(values: Float[np.ndarray, "s count"]) -> dict[str, Any]:
     }
 
 
-@partial(eqx.filter_jit, compiler_options=COMPILER_OPTIONS)
+@jit
 def task_metrics(
     models: Learner, tasks: Tasks, key: PRNGKeyArray, count: int, precision: str
 ) -> dict[str, Float[Array, "s count ..."]]:

@@ -4,6 +4,7 @@ from abc import abstractmethod
 from typing import Any
 
 import equinox as eqx
+import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .likelihoods import Likelihood, Prediction
@@ -25,6 +26,10 @@ class Learner(eqx.Module):
     @abstractmethod
     def predict(self, representation: Any, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None) -> Prediction:
         """P(y|x) wherever it is asked, each x by itself."""
+
+    def predict_trajectory(self, representation: Any, x: Float[Array, "m dx"]) -> Prediction:
+        """What would be predicted after t = 0, …, T updates, along a leading axis; only the last where it has none."""
+        return jax.tree.map(lambda a: a[None], self.predict(representation, x))
 
     @abstractmethod
     def loss(self, task: Task, key: PRNGKeyArray | None = None) -> Float[Array, ""]:

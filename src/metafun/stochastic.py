@@ -50,11 +50,8 @@ class StochasticMetaFun(Learner):
 
     metafun: MetaFun
     latent: Latent
+    likelihood: Likelihood
     samples: int = eqx.field(static=True)
-
-    @property
-    def likelihood(self) -> Likelihood:
-        return self.metafun.likelihood
 
     def encode(self, context: Points, key: PRNGKeyArray | None = None) -> StochasticRepresentation:
         function = self.metafun.encode(context, key)
@@ -65,6 +62,11 @@ class StochasticMetaFun(Learner):
     ) -> Mixture:
         """P(y|x) = 𝔼_z P(y|x, z), over the same draws of z at each call without a key."""
         return Mixture(self.functions(representation, x, jax.random.key(0) if key is None else key, self.samples))
+
+    def predict_trajectory(self, representation: StochasticRepresentation, x: Float[Array, "m dx"]) -> Normal:
+        """Only where it ends, with the moments of the mixture."""
+        prediction = self.predict(representation, x)
+        return Normal(prediction.mean[None], prediction.std[None])
 
     def functions(
         self, representation: StochasticRepresentation, x: Float[Array, "m dx"], key: PRNGKeyArray, count: int

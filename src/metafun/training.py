@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec
 from jaxtyping import Array, Float, Int, PyTree
 
 from .config import Config, TrainingConfig
-from .devices import AXIS, COMPILER_OPTIONS, my_share, replicate, spread, task_mesh
+from .devices import AXIS, jit, my_share, replicate, spread, task_mesh
 from .learner import Learner
 from .tasks import Tasks
 
@@ -40,7 +40,7 @@ class Trainer:
         self.config = config = config.resolved()
         self.optimiser = build_optimiser(config.training)
         self.unravel = unraveller(config)
-        self._chunk = eqx.filter_jit(self._steps, compiler_options=COMPILER_OPTIONS)
+        self._chunk = jit(self._steps)
 
     def start(self) -> State:
         """Fresh models: seed s begins with the same weights whichever seeds train beside it."""

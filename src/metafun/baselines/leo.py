@@ -78,8 +78,8 @@ class LEO(Learner):
     def latents(self, context: Points, key: PRNGKeyArray | None = None) -> Normal:
         """q(zᵏ|context): what the pairs say, averaged over partners and then over the points of the class."""
         h = self.encoder(dropout(context.x, self.dropout, key))
-        n = len(h)
-        pairs = jnp.concatenate([jnp.repeat(h, n, 0), jnp.tile(h, (n, 1))], -1).reshape(n, n, -1)
+        square = (len(h), *h.shape)
+        pairs = jnp.concatenate([jnp.broadcast_to(h[:, None], square), jnp.broadcast_to(h, square)], axis=-1)
         points = jax.vmap(lambda related: masked_mean(related, context.mask))(self.relation(pairs))
         labels = jnp.where(context.mask[:, None], context.y, 0)
         mean, s = jnp.split(labels.T @ points / jnp.maximum(labels.sum(0), 1)[:, None], 2, axis=-1)

@@ -1,5 +1,8 @@
 """Classification by nearness: prototypical (Snell et al., 2017) and matching networks (Vinyals et al., 2016)."""
 
+from abc import abstractmethod
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -19,11 +22,6 @@ class Metric(Learner):
     likelihood: CrossEntropy
     cosine: bool = eqx.field(static=True)
 
-    def __init__(self, embedding: MLP | None, likelihood: CrossEntropy, *, cosine: bool):
-        self.embedding, self.likelihood, self.cosine = embedding, likelihood, cosine
-        # Cosines lie within ±1, too close together for a sure prediction.
-        self.log_temperature = jnp.log(0.1 if cosine else 1.0)
-
     def embed(self, x: Float[Array, "n dx"]) -> Float[Array, "n d"]:
         return x if self.embedding is None else self.embedding(x)
 
@@ -34,6 +32,9 @@ class Metric(Learner):
         else:
             found = 2 * x @ y.T - jnp.square(x).sum(-1)[:, None] - jnp.square(y).sum(-1)
         return found * jnp.exp(-self.log_temperature)
+
+    @abstractmethod
+    def predict(self, representation: Any, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None) -> Categorical: ...
 
     def loss(self, task: Task, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
         prediction = self.predict(self.encode(task.context), task.target.x)
@@ -79,7 +80,9 @@ class Matching(Metric):
         near = self.nearness(self.embed(x), representation.keys)
         # log Σᵢ over the points of each class: the logits. A class without points is none of the task's.
         own = (context.y > 0).T & context.mask
-        logits = jax.nn.logsumexp(jnp.where(own, near[:, None], LEAST), axis=-1)
+        near = jnp.where(own, near[:, None], LEAST)
+        # One more, so that there is something to sum where there is no context.
+        logits = jax.nn.logsumexp(jnp.pad(near, ((0, 0), (0, 0), (0, 1)), constant_values=LEAST), axis=-1)
         return self.likelihood(logits, context.classes)
 
 

@@ -1,7 +1,7 @@
 """What the paper compares with. As in MetaFun, no parameter depends on the number of classes."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -53,18 +53,27 @@ class MAMLConfig:
 
 @dataclass(frozen=True)
 class MetricConfig:
-    """An embedding of `layers` layers, the last one linear; with none, inputs are compared as they are."""
+    """An embedding of `layers` layers, the last one linear; with none, inputs are compared as they are.
+
+    The `temperature` is trained from this value on; cosines, which lie within ±1, need a small one.
+    """
 
     width: Count = 640
     layers: Size = 2
     activation: Activation = "relu"
     cosine: bool = False
+    temperature: Positive = 1.0
     loss: CrossEntropyConfig = CrossEntropyConfig()
 
     problem = "classification"
 
-    def embedding(self, dx: int, key: PRNGKeyArray) -> MLP | None:
-        return MLP([dx, *[self.width] * self.layers], self.activation, key=key) if self.layers else None
+    def parts(self, dx: int, key: PRNGKeyArray) -> dict[str, Any]:
+        return {
+            "embedding": MLP([dx, *[self.width] * self.layers], self.activation, key=key) if self.layers else None,
+            "log_temperature": jnp.log(self.temperature),
+            "likelihood": self.loss.build(),
+            "cosine": self.cosine,
+        }
 
 
 @dataclass(frozen=True)
@@ -72,7 +81,7 @@ class PrototypesConfig(MetricConfig):
     kind: Literal["prototypes"] = "prototypes"
 
     def build(self, dx: int, dy: int, key: PRNGKeyArray) -> Prototypes:
-        return Prototypes(self.embedding(dx, key), self.loss.build(), cosine=self.cosine)
+        return Prototypes(**self.parts(dx, key))
 
 
 @dataclass(frozen=True)
@@ -80,7 +89,7 @@ class MatchingConfig(MetricConfig):
     kind: Literal["matching"] = "matching"
 
     def build(self, dx: int, dy: int, key: PRNGKeyArray) -> Matching:
-        return Matching(self.embedding(dx, key), self.loss.build(), cosine=self.cosine)
+        return Matching(**self.parts(dx, key))
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from ..likelihoods import CrossEntropy, Gaussian, Likelihood, SquaredError
+from ..likelihoods import CrossEntropy, Gaussian, SquaredError
 from .values import Share
 
 
@@ -14,7 +14,7 @@ class SquaredErrorConfig:
 
     problem = "regression"
 
-    def build(self) -> Likelihood:
+    def build(self) -> SquaredError:
         return SquaredError(self.min_std)
 
 
@@ -25,7 +25,7 @@ class GaussianConfig:
 
     problem = "regression"
 
-    def build(self) -> Likelihood:
+    def build(self) -> Gaussian:
         return Gaussian(self.min_std)
 
 
@@ -36,5 +36,5 @@ class CrossEntropyConfig:
 
     problem = "classification"
 
-    def build(self) -> Likelihood:
+    def build(self) -> CrossEntropy:
         return CrossEntropy(self.label_smoothing)

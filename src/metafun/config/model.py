@@ -80,6 +80,7 @@ class MetaFunConfig:
         return StochasticMetaFun(
             metafun=self._metafun(sizes, decoded, key_metafun),
             latent=self.latent.build(sizes, key_latent),
+            likelihood=self.loss.build(),
             samples=self.latent.samples,
         )
 

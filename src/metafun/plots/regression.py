@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 
 from ..learner import Learner
 from ..likelihoods import Mixture, Normal
-from ..model import MetaFun
 from ..stochastic import StochasticMetaFun
 from ..task import Points, Task
 from ..tasks import Curves, Sinusoid
@@ -20,7 +19,7 @@ from .style import BLUE, GREY, INK, RED, SHADES, plain, save
 DRAWS = 12
 
 
-def plot_updates(model: MetaFun, tasks: Sinusoid, seed: int, path: Path) -> Path:
+def plot_updates(model: Learner, tasks: Sinusoid, seed: int, path: Path) -> Path:
     """The paper's Figure 3 A: predictions at t = 0 … T beside the truth, for a few test tasks."""
     figure = Figure(figsize=(11, 3.6), layout="constrained")
     axes = figure.subplots(1, 3, sharey=True)
@@ -35,7 +34,7 @@ def plot_updates(model: MetaFun, tasks: Sinusoid, seed: int, path: Path) -> Path
         axis.set_title(f"{n} points {where}, MSE {error:.4f}", fontsize=10)
     axes[0].set_ylabel("y")
     axes[0].legend(loc="upper left", fontsize=8, frameon=False, ncols=2)
-    figure.suptitle("Functional updates of a trained MetaFun on unseen sinusoids", fontsize=11)
+    figure.suptitle("What is predicted after each update, on unseen sinusoids", fontsize=11)
     return save(figure, path)
 
 
