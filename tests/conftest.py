@@ -15,6 +15,8 @@ from metafun.devices import use_all_cores
 use_all_cores()
 jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parent.parent / ".cache" / "compiled"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+# Most programs here run once, on a handful of points: what counts is how soon they are compiled.
+jax.config.update("jax_disable_most_optimizations", True)
 
 
 @pytest.fixture

@@ -78,6 +78,19 @@ def test_plot_draws_two_figures(trained):
             assert figure.read(4) == b"\x89PNG"
 
 
+def test_several_runs_are_drawn_side_by_side(trained, tmp_path):
+    """Also runs of another model: MAML trains, evaluates and is drawn by the same commands."""
+    tiny = [s for s in TINY if not s.startswith("model.")]
+    settings = [part for setting in [*tiny, "model.test_steps=3"] for part in ("--set", setting)]
+    assert metafun("train", "maml", "--out", tmp_path / "maml", *settings).exit_code == 0
+    assert "mse_5shot" in metafun("evaluate", tmp_path / "maml").stdout
+    figure = tmp_path / "both.png"
+    result = metafun("plot", trained, tmp_path / "maml", "--out", figure)
+    assert result.exit_code == 0 and figure.read_bytes()[:4] == b"\x89PNG"
+    assert "a figure is a .png" in fails("plot", trained, tmp_path / "maml", "--out", tmp_path / "both.txt")
+    assert "names of their own" in fails("plot", trained, trained, "--out", figure)
+
+
 def test_info_names_versions_and_devices():
     facts = json.loads(metafun("info", "--json").stdout)
     assert facts["devices"] and "sinusoid" in facts["presets"]

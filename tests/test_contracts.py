@@ -13,8 +13,20 @@ from metafun.task import Points, Task, stack
 every_variant = pytest.mark.parametrize("variant", VARIANTS + CLASSIFIERS + STOCHASTIC + BASELINES, ids=name)
 
 
+# Compiled whole: op by op, each of the thousand small shapes would be compiled by itself.
+@eqx.filter_jit
 def predict(model, context, x):
     return model.predict(model.encode(context), x)
+
+
+@eqx.filter_jit
+def loss(model, task):
+    return model.loss(task)
+
+
+@eqx.filter_jit
+def losses(model, tasks):
+    return jax.vmap(model.loss)(tasks)
 
 
 def raw(prediction):
@@ -36,9 +48,8 @@ def test_the_order_of_the_context_does_not_matter(variant):
 @every_variant
 def test_targets_do_not_see_each_other(variant):
     model, task = build(variant), random_task(variant)
-    representation = model.encode(task.context)
-    together = model.predict(representation, task.target.x)
-    alone = [raw(model.predict(representation, x[None])) for x in task.target.x]
+    together = predict(model, task.context, task.target.x)
+    alone = [raw(predict(model, task.context, x[None])) for x in task.target.x]
     assert_same(raw(together), jax.tree.map(lambda *parts: jnp.concatenate(parts), *alone))
 
 
@@ -50,16 +61,14 @@ def test_a_mask_equals_a_shorter_array(variant):
     junk = Points(padded.x.at[5:].set(7.0), padded.y.at[5:].set(-3.0), padded.mask)
     assert_same(predict(model, task.context, task.target.x), predict(model, junk, task.target.x))
     padded_task = Task(junk, task.target.pad(8))
-    np.testing.assert_allclose(model.loss(task), model.loss(padded_task), rtol=1e-5)
+    np.testing.assert_allclose(loss(model, task), loss(model, padded_task), rtol=1e-5)
 
 
 @every_variant
 def test_a_ragged_batch_equals_a_loop(variant):
     model = build(variant)
     tasks = [random_task(variant, seed, n, m) for seed, (n, m) in enumerate([(5, 4), (2, 6), (0, 1)])]
-    np.testing.assert_allclose(
-        jax.vmap(model.loss)(stack(tasks)), [model.loss(task) for task in tasks], rtol=1e-5, atol=1e-6
-    )
+    np.testing.assert_allclose(losses(model, stack(tasks)), [loss(model, task) for task in tasks], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("variant", VARIANTS + CLASSIFIERS, ids=name)
@@ -77,7 +86,7 @@ def test_an_empty_context_gives_the_initial_representation(variant, room):
 @pytest.mark.parametrize("n", [0, 5])
 def test_gradients_are_finite(variant, n):
     model, task = build(variant), stack([random_task(variant, n=n), random_task(variant, 1)])
-    value, gradient = eqx.filter_value_and_grad(lambda m: jax.vmap(m.loss)(task).mean())(model)
+    value, gradient = eqx.filter_jit(eqx.filter_value_and_grad(lambda m: losses(m, task).mean()))(model)
     assert np.isfinite(value)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
 
@@ -86,7 +95,7 @@ def test_gradients_are_finite(variant, n):
 def test_every_parameter_is_used(variant):
     model, task = build(variant), random_task(variant)
     # With a key, because the spread of sampled weights counts only in training.
-    gradient = eqx.filter_grad(lambda m: m.loss(task, jax.random.key(0)))(model)
+    gradient = eqx.filter_jit(eqx.filter_grad(lambda m: m.loss(task, jax.random.key(0))))(model)
     if isinstance(variant, dict) and variant.get("iterations") == 0:  # α has nothing to scale
         gradient = eqx.tree_at(lambda m: m.metafun.step_size, gradient, None)
     assert all(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(gradient))

@@ -238,7 +238,10 @@ def edit(path, change) -> None:
             lambda path: path.write_bytes(safetensors.numpy.save({"w": np.zeros(3)})),
             "not a checkpoint of metafun",
         ),
-        (lambda path: edit(path, lambda t, h: h.update(config="model = 3")), "damaged header: model = 3"),
+        (
+            lambda path: edit(path, lambda t, h: h.update(config="model = 3")),
+            "damaged header: model.kind = None is not known",
+        ),
         (lambda path: edit(path, lambda t, h: h.update(record="{")), "damaged header"),
         (
             lambda path: edit(path, lambda t, h: t.pop("best.step_size")),

@@ -100,13 +100,25 @@ def evaluate(
 
 
 @app.command()
-def plot(path: RunPath) -> None:
+def plot(
+    paths: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run folders made by `metafun train`.")],
+    figure: Annotated[Path, typer.Option("--out", help="Where the comparison of several runs goes.")] = Path(
+        "comparison.png"
+    ),
+) -> None:
     """Draw a run: what it predicts on test tasks, how far to trust it, the losses over training.
 
-    Example: metafun plot runs/sinusoid
+    Several runs on sinusoids are drawn side by side, update by update.
+
+    Examples:
+
+      metafun plot runs/sinusoid
+
+      metafun plot runs/sinusoid runs/maml runs/maml-large --out figure3.png
     """
-    for figure in running.plot(Run(path)).values():
-        out.print(str(figure))
+    runs = [Run(path) for path in paths]
+    for drawn in [running.compare(runs, figure)] if len(runs) > 1 else running.plot(runs[0]).values():
+        out.print(str(drawn))
 
 
 @app.command()

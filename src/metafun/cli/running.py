@@ -180,3 +180,11 @@ def plot(run: Run) -> dict[str, Path]:
     from ..plots import draw
 
     return draw(run)
+
+
+def compare(runs: Sequence[Run], path: Path) -> Path:
+    if path.suffix not in (".png", ".svg", ".pdf"):
+        raise InvalidConfig(f"--out {path}: a figure is a .png, .svg or .pdf file.")
+    from ..plots import compare
+
+    return compare(runs, path)

@@ -1,17 +1,29 @@
 """Figures for people."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from ..config import CurvesConfig, EpisodesConfig
+from ..config import CurvesConfig, EpisodesConfig, SinusoidConfig
+from ..errors import InvalidRun
 from ..likelihoods import Gaussian
 from ..runs import Run
 from ..stochastic import StochasticMetaFun
 from .classification import plot_episodes
-from .regression import plot_curves, plot_samples, plot_updates
+from .regression import plot_comparison, plot_curves, plot_samples, plot_updates
 from .training import plot_training
 from .trust import plot_reliability
 
-__all__ = ["draw", "plot_curves", "plot_episodes", "plot_reliability", "plot_samples", "plot_training", "plot_updates"]
+__all__ = [
+    "compare",
+    "draw",
+    "plot_comparison",
+    "plot_curves",
+    "plot_episodes",
+    "plot_reliability",
+    "plot_samples",
+    "plot_training",
+    "plot_updates",
+]
 
 
 def draw(run: Run) -> dict[str, Path]:
@@ -33,3 +45,14 @@ def draw(run: Run) -> dict[str, Path]:
     else:
         figures["updates"] = plot_updates(model, config.tasks.training(), seed, path("updates"))
     return figures | {"training": plot_training(run.metrics(), path("training"))}
+
+
+def compare(runs: Sequence[Run], path: Path) -> Path:
+    """The predictions of several runs on the same sinusoids, update by update."""
+    for run in runs:
+        if not isinstance(run.config.tasks, SinusoidConfig):
+            raise InvalidRun(f"{run.path} was not trained on sinusoids; runs are compared on those only.")
+    models, first = {run.path.name: run.model() for run in runs}, runs[0].config
+    if len(models) < len(runs):
+        raise InvalidRun("the runs to compare must have names of their own; one folder name came twice.")
+    return plot_comparison(models, first.tasks.training(), first.evaluation.seed, path)

@@ -1,5 +1,6 @@
 """Predictions along a line: the updates, the uncertainty, and functions drawn whole."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import jax
@@ -35,6 +36,24 @@ def plot_updates(model: Learner, tasks: Sinusoid, seed: int, path: Path) -> Path
     axes[0].set_ylabel("y")
     axes[0].legend(loc="upper left", fontsize=8, frameon=False, ncols=2)
     figure.suptitle("What is predicted after each update, on unseen sinusoids", fontsize=11)
+    return save(figure, path)
+
+
+def plot_comparison(models: Mapping[str, Learner], tasks: Sinusoid, seed: int, path: Path) -> Path:
+    """The paper's Figure 3: the same two tasks for each model, with 5 points anywhere and 5 on one side."""
+    figure = Figure(figsize=(3.6 * len(models), 6), layout="constrained")
+    rows = figure.subplots(2, len(models), sharex=True, sharey=True, squeeze=False)
+    x = jnp.linspace(tasks.low, tasks.high, 400)[:, None]
+    for i, (row, low) in enumerate(zip(rows, (tasks.low, 0.0), strict=True)):
+        task = tasks.curve(jax.random.fold_in(jax.random.key(seed), i), 5, low, x)
+        for axis, (name, model) in zip(row, models.items(), strict=True):
+            prediction = model.predict_trajectory(model.encode(task.context), x)
+            _draw_updates(axis, task, prediction)
+            error = float(jnp.square(prediction.mean[-1] - task.target.y).mean())
+            axis.set_title(f"{name}, MSE {error:.4f}", fontsize=10)
+        row[0].set_ylabel("y")
+    last = rows[0, 0].get_lines()
+    figure.legend(handles=last, loc="outside lower center", fontsize=8, frameon=False, ncols=len(last))
     return save(figure, path)
 
 
