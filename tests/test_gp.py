@@ -151,42 +151,30 @@ def test_the_oracle_is_calibrated_on_the_curves(kernel):
     np.testing.assert_allclose(errors.var(), 1, atol=5 * np.sqrt(2 / 2000))
 
 
-# All of them in one process, so that the demo runs once.
-one_worker = pytest.mark.xdist_group("gp-demo")
-
-
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory):
+@pytest.mark.slow
+def test_the_demo_comes_close_to_the_exact_process(tmp_path):
     """A short `metafun demo gp` of the full size; in a process of its own, with a time limit: it must not deadlock."""
-    path = tmp_path_factory.mktemp("gp") / "demo"
+    path = tmp_path / "demo"
     settings = ["training.steps=300", "training.warmup=50", "training.validate_every=150", "evaluation.tasks=1000"]
     options = [part for setting in settings for part in ("--set", setting)]
     command = [sys.executable, "-m", "metafun.cli", "demo", "gp", "--out", str(path), *options]
     result = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stderr
-    return path
-
-
-@pytest.mark.slow
-@one_worker
-def test_the_demo_comes_close_to_the_exact_process(demo):
-    summary = json.loads((demo / "summary.json").read_text("utf-8"))
-    assert summary["figure"].endswith("curves.png") and (demo / "curves.png").stat().st_size > 10_000
-    assert (demo / "reliability.png").stat().st_size > 10_000
+    summary = json.loads((path / "summary.json").read_text("utf-8"))
+    assert summary["figure"].endswith("curves.png") and (path / "curves.png").stat().st_size > 10_000
+    assert (path / "reliability.png").stat().st_size > 10_000
     for shots in (5, 15):
         gap = summary[f"oracle_log_likelihood_{shots}shot"] - summary[f"log_likelihood_{shots}shot"]
         assert 0 < gap < 0.4
         assert summary[f"coverage95_{shots}shot"] == pytest.approx(0.95, abs=0.04)
         assert summary[f"oracle_coverage95_{shots}shot"] == pytest.approx(0.95, abs=0.01)
     assert summary["paper"] == {}, "the paper's numbers are of sinusoids"
+    for n in (0, 1, 8):
+        assert_it_knows_little_far_from_the_context(load_model(path / "checkpoint.safetensors"), n)
 
 
-@pytest.mark.slow
-@one_worker
-@pytest.mark.parametrize("n", [0, 1, 8])
-def test_far_from_the_context_it_knows_little(demo, n):
-    """Finite everywhere, certain nowhere but near the context; the same at one input given twice."""
-    model = load_model(demo / "checkpoint.safetensors")
+def assert_it_knows_little_far_from_the_context(model, n: int) -> None:
+    """Finite everywhere, certain nowhere but near the context, and no worse for inputs that are given twice."""
     x = jnp.linspace(-1, 1, n)[:, None]
     representation = model.encode(Points.of(x, jnp.sin(x)))
     near = model.predict(representation, x).std
