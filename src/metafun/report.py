@@ -219,7 +219,9 @@ def _processes_row(record: dict[str, Any]) -> str:
 
 
 def _curves_row(record: dict[str, Any], shots: int) -> str:
-    value = lambda name: record["metrics"].get(f"{name}_{shots}shot")  # noqa: E731
+    def value(name: str) -> Any:
+        return record["metrics"].get(f"{name}_{shots}shot")
+
     joint = value("joint_log_likelihood")
     cells = (
         "`metafun demo gp`" if record["run"] == "demo-gp" else _train_command(record),

@@ -72,15 +72,15 @@ class StochasticMetaFun(Learner):
         self, representation: StochasticRepresentation, x: Float[Array, "m dx"], key: PRNGKeyArray, count: int
     ) -> Normal:
         """P(y|x, z) for `count` draws of z, along a leading axis: each of them a function, whole."""
-        return self._given(representation.latent.sample(key, count), representation.function, x)
+        draws = representation.latent.sample(key, count)
+        return jax.vmap(lambda z: self._given(z, representation.function, x))(draws)
 
     def loss(self, task: Task, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
         """The negative evidence lower bound of the targets, divided by their number."""
         representation, posterior = self._infer(task)
         z = posterior.mean if key is None else posterior.sample(key, 1)[0]
-        predict = lambda x: jax.tree.map(lambda a: a[0], self._given(z[None], representation.function, x))  # noqa: E731
-        divergence = posterior.divergence(representation.latent)
-        return self.metafun.weighted_loss(task, predict) + divergence / jnp.maximum(task.target.mask.sum(), 1)
+        loss = self.metafun.weighted_loss(task, lambda x: self._given(z, representation.function, x))
+        return loss + posterior.divergence(representation.latent) / jnp.maximum(task.target.mask.sum(), 1)
 
     def joint_log_prob(self, task: Task) -> Float[Array, ""]:
         """Estimated by importance sampling: log 1/K Σₖ P(y|zₖ) q(zₖ|context)/q(zₖ|context, target), zₖ ∼ the latter.
@@ -88,18 +88,21 @@ class StochasticMetaFun(Learner):
         On average a lower bound, and closer the larger K = `samples` is.
         """
         representation, posterior = self._infer(task)
-        z = posterior.sample(jax.random.key(0), self.samples)
-        points = self._given(z, representation.function, task.target.x).log_prob(task.target.y)
-        given_z = jnp.where(task.target.mask, points, 0).sum(-1)
-        weights = representation.latent.log_prob(z) - posterior.log_prob(z)
-        return jax.nn.logsumexp(given_z + weights) - math.log(self.samples)
+
+        def log_weight(z: Float[Array, " dz"]) -> Float[Array, ""]:
+            points = self._given(z, representation.function, task.target.x).log_prob(task.target.y)
+            given_z = jnp.where(task.target.mask, points, 0).sum()
+            return given_z + representation.latent.log_prob(z) - posterior.log_prob(z)
+
+        draws = posterior.sample(jax.random.key(0), self.samples)
+        return jax.nn.logsumexp(jax.vmap(log_weight)(draws)) - math.log(self.samples)
 
     def _infer(self, task: Task) -> tuple[StochasticRepresentation, Normal]:
         """The representation of the context, and q(z|context, target)."""
         representation, seen = self.encode(task.context), join(task.context, task.target)
         return representation, self.latent(seen, representation.function(seen.x))
 
-    def _given(self, z: Float[Array, "s dz"], function: FunctionalRepresentation, x: Float[Array, "m dx"]) -> Normal:
-        r = function(x)
-        decode = lambda z: self.metafun.decode(jnp.concatenate([jnp.tile(z, (len(x), 1)), r], axis=-1), x)  # noqa: E731
-        return self.likelihood(jax.vmap(decode)(z), None)
+    def _given(self, z: Float[Array, " dz"], function: FunctionalRepresentation, x: Float[Array, "m dx"]) -> Normal:
+        """P(y|x, z)."""
+        z_and_r = jnp.concatenate([jnp.tile(z, (len(x), 1)), function(x)], axis=-1)
+        return self.likelihood(self.metafun.decode(z_and_r, x), None)

@@ -93,8 +93,8 @@ class MAML(Learner):
         """θ₀, with as many columns in the last layer as the task has classes."""
         if classes is None:
             return self.network
-        last = lambda network: (network.weights[-1], network.biases[-1])  # noqa: E731
-        return eqx.tree_at(last, self.network, [jnp.repeat(p, len(classes), -1) for p in last(self.network)])
+        columns = [jnp.repeat(p, len(classes), -1) for p in _last_layer(self.network)]
+        return eqx.tree_at(_last_layer, self.network, columns)
 
     def _predict(self, network: MLP, x: Float[Array, "m dx"], classes: Bool[Array, " k"] | None) -> Prediction:
         return self.likelihood(self._raw(network, x), classes)
@@ -103,3 +103,7 @@ class MAML(Learner):
         y = network(x)
         # A network that is judged by the squared error says nothing of a deviation.
         return jnp.concatenate([y, jnp.zeros_like(y)], -1) if isinstance(self.likelihood, SquaredError) else y
+
+
+def _last_layer(network: MLP) -> tuple[Array, Array]:
+    return network.weights[-1], network.biases[-1]

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..config import CurvesConfig, EpisodesConfig, SinusoidConfig
+from ..config import CurvesConfig, EpisodesConfig
 from ..errors import InvalidRun
 from ..likelihoods import Gaussian
 from ..runs import Run
 from ..stochastic import StochasticMetaFun
+from ..tasks import Sinusoid
 from .classification import plot_episodes
 from .regression import plot_comparison, plot_curves, plot_samples, plot_updates
 from .training import plot_training
@@ -29,30 +30,34 @@ __all__ = [
 def draw(run: Run) -> dict[str, Path]:
     """All figures of a run, the one that shows predictions first."""
     config, model, seed, figures = run.config, run.model(), run.config.evaluation.seed, {}
-    path = lambda name: run.path / f"{name}.png"  # noqa: E731
     if isinstance(config.tasks, EpisodesConfig):
         _, tasks = next(config.tasks.test(config.evaluation))
         if (image := config.tasks.table().image) is not None:
-            figures["episodes"] = plot_episodes(model, tasks, image, seed, path("episodes"))
-        figures["reliability"] = plot_reliability(run.models(), config, path("reliability"))
+            figures["episodes"] = plot_episodes(model, tasks, image, seed, run.path / "episodes.png")
+        figures["reliability"] = plot_reliability(run.models(), config, run.path / "reliability.png")
     elif isinstance(config.tasks, CurvesConfig):
         curves = config.tasks.training()
-        figures["curves"] = plot_curves(model, curves, seed, path("curves"))
+        figures["curves"] = plot_curves(model, curves, seed, run.path / "curves.png")
         if isinstance(model, StochasticMetaFun):
-            figures["samples"] = plot_samples(model, curves, seed, path("samples"))
+            figures["samples"] = plot_samples(model, curves, seed, run.path / "samples.png")
         if isinstance(model.likelihood, Gaussian):
-            figures["reliability"] = plot_reliability(run.models(), config, path("reliability"))
+            figures["reliability"] = plot_reliability(run.models(), config, run.path / "reliability.png")
     else:
-        figures["updates"] = plot_updates(model, config.tasks.training(), seed, path("updates"))
-    return figures | {"training": plot_training(run.metrics(), path("training"))}
+        figures["updates"] = plot_updates(model, config.tasks.training(), seed, run.path / "updates.png")
+    return figures | {"training": plot_training(run.metrics(), run.path / "training.png")}
 
 
 def compare(runs: Sequence[Run], path: Path) -> Path:
     """The predictions of several runs on the same sinusoids, update by update."""
-    for run in runs:
-        if not isinstance(run.config.tasks, SinusoidConfig):
-            raise InvalidRun(f"{run.path} was not trained on sinusoids; runs are compared on those only.")
-    models, first = {run.path.name: run.model() for run in runs}, runs[0].config
+    waves = [_sinusoids(run) for run in runs]
+    models = {run.path.name: run.model() for run in runs}
     if len(models) < len(runs):
         raise InvalidRun("the runs to compare must have names of their own; one folder name came twice.")
-    return plot_comparison(models, first.tasks.training(), first.evaluation.seed, path)
+    return plot_comparison(models, waves[0], runs[0].config.evaluation.seed, path)
+
+
+def _sinusoids(run: Run) -> Sinusoid:
+    tasks = run.config.tasks.training()
+    if not isinstance(tasks, Sinusoid):
+        raise InvalidRun(f"{run.path} was not trained on sinusoids; runs are compared on those only.")
+    return tasks

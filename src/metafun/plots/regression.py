@@ -1,6 +1,6 @@
 """Predictions along a line: the updates, the uncertainty, and functions drawn whole."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import jax
@@ -26,7 +26,7 @@ def plot_updates(model: Learner, tasks: Sinusoid, seed: int, path: Path) -> Path
     axes = figure.subplots(1, 3, sharey=True)
     x = jnp.linspace(tasks.low, tasks.high, 400)[:, None]
     panels = ((5, "anywhere", tasks.low), (5, "on one side", 0.0), (10, "anywhere", tasks.low))
-    predict = jax.jit(lambda task: model.predict_trajectory(model.encode(task.context), task.target.x))
+    predict = _trajectory(model)
     for i, (axis, (n, where, low)) in enumerate(zip(axes, panels, strict=True)):
         task = tasks.curve(jax.random.fold_in(jax.random.key(seed), i), n, low, x)
         prediction = predict(task)
@@ -44,10 +44,11 @@ def plot_comparison(models: Mapping[str, Learner], tasks: Sinusoid, seed: int, p
     figure = Figure(figsize=(3.6 * len(models), 6), layout="constrained")
     rows = figure.subplots(2, len(models), sharex=True, sharey=True, squeeze=False)
     x = jnp.linspace(tasks.low, tasks.high, 400)[:, None]
+    predict = {name: _trajectory(model) for name, model in models.items()}
     for i, (row, low) in enumerate(zip(rows, (tasks.low, 0.0), strict=True)):
         task = tasks.curve(jax.random.fold_in(jax.random.key(seed), i), 5, low, x)
-        for axis, (name, model) in zip(row, models.items(), strict=True):
-            prediction = model.predict_trajectory(model.encode(task.context), x)
+        for axis, name in zip(row, models, strict=True):
+            prediction = predict[name](task)
             _draw_updates(axis, task, prediction)
             error = float(jnp.square(prediction.mean[-1] - task.target.y).mean())
             axis.set_title(f"{name}, MSE {error:.4f}", fontsize=10)
@@ -91,6 +92,11 @@ def plot_samples(model: StochasticMetaFun, tasks: Curves, seed: int, path: Path)
         plain(axis)
     figure.axes[0].set_ylabel("y")
     return save(figure, path)
+
+
+def _trajectory(model: Learner) -> Callable[[Task], Normal]:
+    """Predictions for the targets of a task after t = 0, …, T updates."""
+    return jax.jit(lambda task: model.predict_trajectory(model.encode(task.context), task.target.x))
 
 
 def _line(tasks: Curves) -> Float[Array, "m dx"]:
