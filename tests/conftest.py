@@ -1,5 +1,6 @@
 """Shapes and types are checked in every test; compiled programs are kept between runs of the suite."""
 
+import itertools
 from pathlib import Path
 
 from jaxtyping import install_import_hook
@@ -17,6 +18,16 @@ jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parent.parent 
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 # Most programs here run once, on a handful of points: what counts is how soon they are compiled.
 jax.config.update("jax_disable_most_optimizations", True)
+
+
+# A process can map so many pieces of memory, and each compiled program is some: they are let go before they run out.
+TESTS_BETWEEN_CLEARINGS = 100
+_finished = itertools.count(1)
+
+
+def pytest_runtest_teardown():
+    if next(_finished) % TESTS_BETWEEN_CLEARINGS == 0:
+        jax.clear_caches()
 
 
 @pytest.fixture
