@@ -144,7 +144,7 @@ def test_the_oracle_is_calibrated_on_the_curves(kernel):
         prediction = tasks.oracle(key, task).prediction
         return (task.target.y - prediction.mean) / prediction.std, task.target.mask
 
-    errors, mask = jax.vmap(z)(jax.random.split(jax.random.key(1), 2000))
+    errors, mask = jax.jit(jax.vmap(z))(jax.random.split(jax.random.key(1), 2000))
     errors = np.asarray(errors[..., 0])[np.asarray(mask)]
     # Errors within a task depend on each other, so that the number of tasks, not of points, sets the scale.
     np.testing.assert_allclose(errors.mean(), 0, atol=5 / np.sqrt(2000))
