@@ -88,6 +88,7 @@ def test_several_runs_are_drawn_side_by_side(trained, tmp_path):
     result = metafun("plot", trained, tmp_path / "maml", "--out", figure)
     assert result.exit_code == 0 and figure.read_bytes()[:4] == b"\x89PNG"
     assert "a figure is a .png" in fails("plot", trained, tmp_path / "maml", "--out", tmp_path / "both.txt")
+    assert "there is no folder" in fails("plot", trained, tmp_path / "maml", "--out", tmp_path / "no" / "both.png")
     assert "names of their own" in fails("plot", trained, trained, "--out", figure)
 
 

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .likelihoods import Likelihood, Prediction
+from .likelihoods import Likelihood, Prediction, masked_mean
 from .task import Points, Task
 
 
@@ -31,9 +31,14 @@ class Learner(eqx.Module):
         """What would be predicted after t = 0, …, T updates, along a leading axis; only the last where it has none."""
         return jax.tree.map(lambda a: a[None], self.predict(representation, x))
 
-    @abstractmethod
     def loss(self, task: Task, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
-        """What training makes small, of one task."""
+        """What training makes small, of one task: the mean of ℓ over the target, where nothing more is said."""
+        return self.target_loss(self.encode(task.context, key), task.target)
+
+    def target_loss(self, representation: Any, target: Points, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
+        """The mean of ℓ over the target."""
+        prediction = self.predict(representation, target.x, key)
+        return masked_mean(self.likelihood.loss(prediction, target.y), target.mask)
 
     def joint_log_prob(self, task: Task) -> Float[Array, ""] | None:
         """log P(y₁, …, yₘ) of the targets together; None where it is the sum of each by itself."""

@@ -66,8 +66,7 @@ class LEO(Learner):
         """ℓ(target) + β KL(q(z) ‖ 𝒩(0, 1)) + γ ‖stop(z') − z‖² + penalties, z' being z after its steps."""
         key_encode, key_predict = (None, None) if key is None else jax.random.split(key)
         classifier, latent, first, last = self._adapt(task.context, key_encode)
-        prediction = self.predict(classifier, task.target.x, key_predict)
-        loss = masked_mean(self.likelihood.loss(prediction, task.target.y), task.target.mask)
+        loss = self.target_loss(classifier, task.target, key_predict)
         prior = Normal(jnp.zeros_like(latent.mean), jnp.ones_like(latent.std))
         # Means over the classes of the task and over the entries of z.
         divergence = masked_mean(latent.divergence(prior), classifier.classes) / first.shape[-1]

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ..learner import Learner
-from ..likelihoods import Categorical, CrossEntropy, masked_mean
-from ..task import Points, Task
+from ..likelihoods import Categorical, CrossEntropy
+from ..task import Points
 
 
 class LinearClassifier(eqx.Module):
@@ -57,7 +57,3 @@ class LogisticRegression(Learner):
         self, representation: LinearClassifier, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None
     ) -> Categorical:
         return self.likelihood(x @ representation.weights + representation.bias, representation.classes)
-
-    def loss(self, task: Task, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
-        prediction = self.predict(self.encode(task.context), task.target.x)
-        return masked_mean(self.likelihood.loss(prediction, task.target.y), task.target.mask)

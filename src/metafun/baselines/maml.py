@@ -64,9 +64,7 @@ class MAML(Learner):
 
     def loss(self, task: Task, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
         """The mean loss of the targets after `steps` updates."""
-        adapted = self._adapt(task.context, self.steps)[0]
-        prediction = self.predict(adapted, task.target.x)
-        return masked_mean(self.likelihood.loss(prediction, task.target.y), task.target.mask)
+        return self.target_loss(self._adapt(task.context, self.steps)[0], task.target)
 
     def _adapt(self, context: Points, steps: int) -> tuple[Adapted, MLP]:
         """Where descent ends, and all θ₀, …, θ_T along a leading axis; what is not asked for is not computed."""

@@ -1,17 +1,14 @@
 """Classification by nearness: prototypical (Snell et al., 2017) and matching networks (Vinyals et al., 2016)."""
 
-from abc import abstractmethod
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ..learner import Learner
-from ..likelihoods import Categorical, CrossEntropy, masked_mean
+from ..likelihoods import Categorical, CrossEntropy
 from ..nn import MLP
-from ..task import Points, Task
+from ..task import Points
 
 
 class Metric(Learner):
@@ -32,13 +29,6 @@ class Metric(Learner):
         else:
             found = 2 * x @ y.T - jnp.square(x).sum(-1)[:, None] - jnp.square(y).sum(-1)
         return found * jnp.exp(-self.log_temperature)
-
-    @abstractmethod
-    def predict(self, representation: Any, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None) -> Categorical: ...
-
-    def loss(self, task: Task, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
-        prediction = self.predict(self.encode(task.context), task.target.x)
-        return masked_mean(self.likelihood.loss(prediction, task.target.y), task.target.mask)
 
 
 class Centres(eqx.Module):

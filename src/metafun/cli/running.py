@@ -18,6 +18,7 @@ from rich.table import Table
 
 from .. import __version__
 from ..config import Config, EpisodesConfig, load_config
+from ..data.table import counted
 from ..errors import InvalidConfig
 from ..evaluation import evaluate
 from ..nn import count_parameters
@@ -88,7 +89,9 @@ def train(run: Run, title: str = "training") -> None:
         TimeRemainingColumn(),
     )
     end, seeds = run.config.training.end, len(run.config.training.seeds)
-    err.print(escape(f"{run.path}: {title}, {end:,} steps, {count(seeds, 'seed')}, on {run.config.tasks.trained_on}"))
+    err.print(
+        escape(f"{run.path}: {title}, {end:,} steps, {counted(seeds, 'seeds')}, on {run.config.tasks.trained_on}")
+    )
     with Progress(*columns, console=err, disable=not err.is_terminal) as bar, _stop_signal() as stopped:
         task = bar.add_task("", total=end, loss="…", rate="compiling, …")
         for report in run.train():
@@ -98,10 +101,6 @@ def train(run: Run, title: str = "training") -> None:
                 err.print(f"step {report.record.step}: loss {loss}, validation error {np.mean(report.validation):.5f}")
             if stopped.is_set() and report.record.step < end:
                 raise KeyboardInterrupt(f"stopped at step {report.record.step}; --resume goes on from there.")
-
-
-def count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 @contextlib.contextmanager
@@ -171,8 +170,13 @@ def show(results: dict[str, Any]) -> None:
 
 def check_record(path: Path | None) -> None:
     """Before the work, not after it."""
-    if path is not None and not path.absolute().parent.is_dir():
-        raise InvalidConfig(f"--record {path}: there is no folder {path.absolute().parent}; make it first.")
+    if path is not None:
+        _check_folder("--record", path)
+
+
+def _check_folder(option: str, path: Path) -> None:
+    if not path.absolute().parent.is_dir():
+        raise InvalidConfig(f"{option} {path}: there is no folder {path.absolute().parent}; make it first.")
 
 
 def plot(run: Run) -> dict[str, Path]:
@@ -185,6 +189,7 @@ def plot(run: Run) -> dict[str, Path]:
 def compare(runs: Sequence[Run], path: Path) -> Path:
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise InvalidConfig(f"--out {path}: a figure is a .png, .svg or .pdf file.")
+    _check_folder("--out", path)
     from ..plots import compare
 
     return compare(runs, path)
