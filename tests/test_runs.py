@@ -16,6 +16,7 @@ import metafun.runs
 from examples import TINY
 from metafun import load_model
 from metafun.config import load_config
+from metafun.devices import task_mesh
 from metafun.errors import Diverged, InvalidCheckpoint, InvalidRun
 from metafun.runs import Run
 from metafun.training import State, Trainer
@@ -50,6 +51,12 @@ def test_a_finished_run_has_everything(finished):
     assert [entry["step"] for entry in finished.metrics()] == [10, 20, 30, 40, 50, 60]
     assert [entry["step"] for entry in finished.metrics() if "validation" in entry] == [20, 40, 60]
     assert not list(finished.path.glob("*.tmp"))
+
+
+def test_training_may_use_fewer_devices_than_validation(tmp_path):
+    run = new_run(tmp_path / "run", "training.batch=3", "training.steps=20")
+    assert task_mesh(3).size <= task_mesh(run.config.training.validation_tasks).size
+    assert [report.validation is not None for report in run.train()] == [False, True]
 
 
 def test_best_is_the_best_on_validation(finished):

@@ -44,7 +44,8 @@ def task_mesh(tasks: int) -> Mesh:
 
 def replicate(tree: PyTree, mesh: Mesh) -> PyTree:
     """The same arrays on every device of the mesh."""
-    return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))
+    arrays, rest = eqx.partition(tree, eqx.is_array)
+    return eqx.combine(jax.device_put(arrays, NamedSharding(mesh, PartitionSpec())), rest)
 
 
 def my_share(keys: Array, mesh: Mesh) -> Array:

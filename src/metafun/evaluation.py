@@ -2,6 +2,7 @@
 
 import zlib
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -12,14 +13,16 @@ from jax.sharding import PartitionSpec
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .config import Config
-from .devices import AXIS, jit, my_share, spread, task_mesh
+from .devices import AXIS, jit, my_share, replicate, spread, task_mesh
 from .learner import Learner
 from .likelihoods import Likelihood, Prediction, calibration_error, coverage, masked_mean
+from .nn import count_parameters
 from .task import Points, Task
 from .tasks import Tasks
 
-# Bounds the memory of an evaluation: this many tasks are predicted at a time.
+# These bound the memory of an evaluation: tasks that are predicted at a time, and parameters adapted to them.
 TASKS_AT_A_TIME = 250
+PARAMETERS_AT_A_TIME = 2**28
 
 
 class Validation:
@@ -29,16 +32,18 @@ class Validation:
     """
 
     def __init__(self, models: Learner, config: Config):
-        """`models` are placed on the devices as those that will come; what their parameters are does not matter."""
+        """`models` are like those that will come; what their parameters are does not matter."""
         key = jax.random.fold_in(jax.random.key(config.evaluation.seed), 0)
         self._rest = (config.tasks.validation(), key, config.training.validation_tasks, "default")
+        # Training may use fewer devices: as many as divide its batch.
+        self._place = partial(replicate, mesh=task_mesh(config.training.validation_tasks))
         pool = ThreadPoolExecutor(1)
-        self._compiled = pool.submit(lambda: task_metrics.lower(models, *self._rest).compile())
+        self._compiled = pool.submit(lambda: task_metrics.lower(self._place(models), *self._rest).compile())
         pool.shutdown(wait=False)
 
     def __call__(self, models: Learner) -> tuple[float, ...]:
         wait([self._compiled])
-        return tuple(task_metrics(models, *self._rest)["error"].mean(1).tolist())
+        return tuple(task_metrics(self._place(models), *self._rest)["error"].mean(1).tolist())
 
 
 def evaluate(models: Learner, config: Config) -> dict[str, dict[str, Any]]:
@@ -96,11 +101,18 @@ def task_metrics(
                 found |= {f"oracle_{name}": jnp.broadcast_to(a, (seeds, *a.shape)) for name, a in best.items()}
             return found
 
-        return jax.lax.map(metrics, my_share(keys, mesh), batch_size=TASKS_AT_A_TIME)
+        return jax.lax.map(metrics, my_share(keys, mesh), batch_size=_at_a_time(models))
 
     with jax.default_matmul_precision(precision):
         by_task = spread(share, mesh, PartitionSpec(AXIS))(models, tasks, jax.random.split(key, count))
     return jax.tree.map(lambda values: jnp.moveaxis(values, 1, 0), by_task)
+
+
+def _at_a_time(models: Learner) -> int:
+    """How many tasks fit, where each has parameters of its own."""
+    if not models.adapts_parameters:
+        return TASKS_AT_A_TIME
+    return max(1, min(TASKS_AT_A_TIME, PARAMETERS_AT_A_TIME // count_parameters(models)))
 
 
 def target_metrics(model: Learner, task: Task) -> dict[str, Array]:

@@ -1,7 +1,7 @@
 """What every meta-learner here can do; the loop, the evaluation and the figures ask for nothing else."""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -18,6 +18,8 @@ class Learner(eqx.Module):
     """
 
     likelihood: eqx.AbstractVar[Likelihood]
+    # Whether a task's representation has parameters of its own, as many as the model: memory has to be watched then.
+    adapts_parameters: ClassVar[bool] = False
 
     @abstractmethod
     def encode(self, context: Points, key: PRNGKeyArray | None = None) -> Any:

@@ -187,7 +187,7 @@ class Run:
         training, record = self.config.training, progress.record
         if not training.validate_every or record.stopped_early or record.step >= training.end:
             return None
-        return Validation(trainer.models(trainer.place(progress.best)), self.config)
+        return Validation(trainer.models(progress.best), self.config)
 
     def _advance(
         self,

@@ -1,5 +1,7 @@
 """MAML (Finn et al., 2017) and Meta-SGD (Li et al., 2017): learn where gradient descent on the context begins."""
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -34,6 +36,7 @@ class MAML(Learner):
     steps: int = eqx.field(static=True)
     test_steps: int = eqx.field(static=True)
     first_order: bool = eqx.field(static=True)
+    adapts_parameters: ClassVar[bool] = True
 
     def __init__(
         self,
