@@ -82,6 +82,14 @@ def test_a_trajectory_leads_from_the_start_to_the_prediction():
     assert (np.diff(errors) < 0).all(), "each step descends"
 
 
+def test_descent_that_overshoots_is_given_up():
+    model, task = MAMLConfig(width=16, rate=3.0).build(2, 1, KEY), regression_task()
+    assert not jnp.isfinite(model.predict_trajectory(model.encode(task.context), task.target.x).mean[-1]).all()
+    adapted = model.encode(task.context).network
+    loss = lambda network: jnp.square(network(task.context.x) - task.context.y).mean()  # noqa: E731
+    assert loss(adapted) <= loss(model.network)
+
+
 @pytest.mark.parametrize(("preset", "count"), [("maml", 1761), ("maml-large", 132_353), ("maml-wide", 2_102_273)])
 def test_the_networks_have_the_size_of_the_papers(preset, count):
     assert count_parameters(load_config(preset).build_model(KEY)) == count
@@ -158,7 +166,7 @@ def test_one_step_of_each_inner_loop_of_leo_by_hand():
     z = np.asarray(model.latents(task.context).mean)[there]
 
     def slope(w):
-        return (softmax(x @ w.T) - y).T @ x / len(x)
+        return len(there) * (softmax(x @ w.T) - y).T @ x / len(x)
 
     z = z - 1.0 * slope(z @ decode) @ decode.T
     w = z @ decode
@@ -169,6 +177,19 @@ def test_one_step_of_each_inner_loop_of_leo_by_hand():
 def test_the_deviation_of_leo_starts_at_its_offset():
     np.testing.assert_allclose(deviation(jnp.zeros((1, 2)), 0.25), 0.25)
     np.testing.assert_allclose(deviation(jnp.full((1, 2), -5.0), 0.25), 1e-10)
+
+
+def test_leo_draws_once_for_each_example_and_takes_the_mean():
+    model = LEOConfig(latent=4, latent_steps=1, weight_steps=1).build(DX, 0, KEY)
+    # q(z) as wide as the decoder's weights, and one latent step that changes nothing.
+    model = eqx.tree_at(lambda m: (m.latent_rate, m.weight_rate), model, (jnp.zeros(4), jnp.zeros(DX)))
+    x = np.random.default_rng(0).normal(size=(1, DX))
+    spread = []
+    for n in (1, 16):
+        context = Task.of(np.repeat(x, n, 0), np.ones((n, 1)), x, np.ones((1, 1))).context
+        keys = jax.random.split(KEY, 400)
+        spread.append(jax.vmap(lambda key, c=context: model.encode(c, key).weights)(keys).std(0).mean())
+    np.testing.assert_allclose(spread[0] / spread[1], 4, rtol=0.25)
 
 
 def test_the_loss_of_leo_is_the_sum_of_its_parts():

@@ -12,7 +12,7 @@ from metafun.config import load_config
 from metafun.devices import AXIS, task_mesh
 from metafun.evaluation import evaluate, task_metrics
 from metafun.tasks import Sinusoid
-from metafun.training import Trainer, build_optimiser, moving_average
+from metafun.training import Trainer, build_optimiser, clip_arrays, moving_average
 
 
 def train(*settings):
@@ -70,7 +70,7 @@ def test_tasks_are_shared_out_evenly():
 def test_warm_up_then_cosine():
     training = load_config("sinusoid", ["training.steps=1000", "training.warmup=100"]).training
     parameters = np.zeros(1, np.float32)
-    optimiser = build_optimiser(training)
+    optimiser = build_optimiser(training, [])
     state, sizes = optimiser.init(parameters), []
     for _ in range(1000):
         change, state = optimiser.update(np.ones(1, np.float32), state, parameters)
@@ -82,10 +82,16 @@ def test_warm_up_then_cosine():
 
 def test_clipping_bounds_the_gradient():
     training = load_config("sinusoid", ["training.clip=1.0", "training.schedule=constant"]).training
-    optimiser = build_optimiser(training)
+    optimiser = build_optimiser(training, [])
     _, (_, adam) = optimiser.update(np.full(4, 100.0, np.float32), optimiser.init(np.zeros(4, np.float32)))
     # Adam's first moment after one step is a tenth of the gradient it was given, here (½, ½, ½, ½).
     np.testing.assert_allclose(adam[0].mu, np.full(4, 0.05), rtol=1e-5)
+
+
+def test_clipping_array_by_array():
+    update = clip_arrays(1.0, [2, 1]).update
+    np.testing.assert_allclose(update(np.array([3.0, 4.0, 0.5], np.float32), None)[0], [0.6, 0.8, 0.5], rtol=1e-6)
+    np.testing.assert_allclose(update(np.array([0.3, 0.4, -5.0], np.float32), None)[0], [0.3, 0.4, -1.0], rtol=1e-6)
 
 
 def test_evaluation_equals_a_loop_over_tasks():

@@ -1,6 +1,6 @@
 """The training loop: chunks of steps compiled as one scan, all seeds at once."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -38,8 +38,9 @@ class Trainer:
 
     def __init__(self, config: Config):
         self.config = config = config.resolved()
-        self.optimiser = build_optimiser(config.training)
-        self.unravel = unraveller(config)
+        blank = config.build_model(jax.random.key(0))
+        self.unravel = unraveller(blank)
+        self.optimiser = build_optimiser(config.training, [leaf.size for leaf in parameter_arrays(blank)])
         self._chunk = jit(self._steps)
 
     def start(self) -> State:
@@ -114,7 +115,8 @@ def _for_each_seed(function: Callable) -> Callable:
     return mapped
 
 
-def build_optimiser(training: TrainingConfig) -> optax.GradientTransformation:
+def build_optimiser(training: TrainingConfig, sizes: Sequence[int]) -> optax.GradientTransformation:
+    """`sizes` are those of the model's arrays, one after another in the vector of its parameters."""
     rate: float | optax.Schedule = training.learning_rate
     if training.schedule == "cosine":
         warmup = min(training.warmup, training.steps // 2)
@@ -122,12 +124,24 @@ def build_optimiser(training: TrainingConfig) -> optax.GradientTransformation:
     parts = []
     if training.clip_entries is not None:
         parts.append(optax.clip(training.clip_entries))
+    if training.clip_arrays is not None:
+        parts.append(clip_arrays(training.clip_arrays, sizes))
     if training.clip is not None:
         parts.append(optax.clip_by_global_norm(training.clip))
     parts.append(optax.adam(rate))
     if training.average:
         parts.append(moving_average(training.average))
     return optax.chain(*parts)
+
+
+def clip_arrays(most: float, sizes: Sequence[int]) -> optax.GradientTransformation:
+    """Clips the part of each array of the model to the length `most`."""
+
+    def clip(gradient: Float[Array, " p"], parameters: Any = None) -> Float[Array, " p"]:
+        parts = jnp.split(gradient, np.cumsum(sizes)[:-1])
+        return jnp.concatenate([part * most / jnp.maximum(jnp.linalg.norm(part), most) for part in parts])
+
+    return optax.stateless(clip)
 
 
 class Average(NamedTuple):
@@ -151,9 +165,8 @@ def moving_average(decay: float) -> optax.GradientTransformation:
     return optax.GradientTransformation(start, update)
 
 
-def unraveller(config: Config) -> Callable[[Float[Array, " p"]], Learner]:
-    """From a vector of parameters back to the model."""
-    blank = config.build_model(jax.random.key(0))
+def unraveller(blank: Learner) -> Callable[[Float[Array, " p"]], Learner]:
+    """From a vector of parameters back to a model like `blank`."""
     arrays, static = eqx.partition(blank, eqx.is_inexact_array)
     unravel = ravel_pytree(arrays)[1]
     return lambda parameters: eqx.combine(unravel(parameters), static)
@@ -162,6 +175,11 @@ def unraveller(config: Config) -> Callable[[Float[Array, " p"]], Learner]:
 def ravel(model: PyTree) -> Float[Array, " p"]:
     """All parameters of a model, or all entries of its gradient, as one vector."""
     return ravel_pytree(eqx.filter(model, eqx.is_inexact_array))[0]
+
+
+def parameter_arrays(model: PyTree) -> list[Array]:
+    """What training may change, array by array."""
+    return jax.tree.leaves(eqx.filter(model, eqx.is_inexact_array))
 
 
 def _keys(seed: int) -> tuple[Array, Array]:

@@ -90,15 +90,17 @@ class LEO(Learner):
         """The classifier, q(z), and z before and after its steps."""
         keys = [None] * 4 if key is None else jax.random.split(key, 4)
         latent = self.latents(context, keys[0])
-        first = z = _draw(latent, keys[1])
+        points = jnp.where(context.mask[:, None], context.y, 0).sum(0)
+        first = z = _draw(latent, points, keys[1])
 
         def loss(w: Float[Array, "k dx"], t: int) -> Float[Array, ""]:
+            """The sum over the classes of the mean loss of a class, where all have equally many points."""
             noise = None if keys[2] is None else jax.random.fold_in(keys[2], t)
             prediction = self.predict(Classifier(w, context.classes), context.x, noise)
-            return masked_mean(self.likelihood.loss(prediction, context.y), context.mask)
+            return context.classes.sum() * masked_mean(self.likelihood.loss(prediction, context.y), context.mask)
 
         def weights(z: Float[Array, "k dz"], t: int) -> Float[Array, "k dx"]:
-            return _draw(self.decode(z), None if keys[3] is None else jax.random.fold_in(keys[3], t))
+            return _draw(self.decode(z), points, None if keys[3] is None else jax.random.fold_in(keys[3], t))
 
         for t in range(self.latent_steps):
             z = z - self.latent_rate * jax.grad(lambda z, t=t: loss(weights(z, t), t))(z)
@@ -113,5 +115,8 @@ def deviation(s: Float[Array, "k d"], offset: float) -> Float[Array, "k d"]:
     return jnp.maximum(jnp.exp(s) - (1 - offset), LEAST)
 
 
-def _draw(normal: Normal, key: PRNGKeyArray | None) -> Float[Array, "k d"]:
-    return normal.mean if key is None else normal.sample(key, 1)[0]
+def _draw(normal: Normal, points: Float[Array, " k"], key: PRNGKeyArray | None) -> Float[Array, "k d"]:
+    """The mean of as many draws as a class has points, or the mean itself without a key."""
+    if key is None:
+        return normal.mean
+    return Normal(normal.mean, normal.std / jnp.sqrt(jnp.maximum(points, 1))[:, None]).sample(key, 1)[0]

@@ -1,5 +1,6 @@
 """MAML (Finn et al., 2017) and Meta-SGD (Li et al., 2017): learn where gradient descent on the context begins."""
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import equinox as eqx
@@ -14,7 +15,7 @@ from ..task import Points, Task
 
 
 class Adapted(eqx.Module):
-    """θ_T, where gradient descent on the context came to: all that is known of a task."""
+    """θ, where gradient descent on the context came to: all that is known of a task."""
 
     network: MLP
     context: Points
@@ -54,41 +55,54 @@ class MAML(Learner):
         self.steps, self.test_steps, self.first_order = steps, test_steps, first_order
 
     def encode(self, context: Points, key: PRNGKeyArray | None = None) -> Adapted:
-        return self._adapt(context, self.test_steps)[0]
+        """The θₜ that does best on the context: in one task of some thousands, descent overshoots and never returns."""
+        first, step, loss = self._descent(context)
+
+        def keep_best(carry: tuple[MLP, MLP, Array], _: None) -> tuple[tuple[MLP, MLP, Array], None]:
+            network, best, least = carry
+            network = step(network)
+            value = loss(network)
+            best = jax.tree.map(lambda new, old: jnp.where(value < least, new, old), network, best)
+            return (network, best, jnp.fmin(value, least)), None
+
+        (_, best, _), _ = jax.lax.scan(keep_best, (first, first, loss(first)), length=self.test_steps)
+        return Adapted(best, context, self.likelihood.classes(context))
 
     def predict(self, representation: Adapted, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None) -> Prediction:
         return self._predict(representation.network, x, representation.classes)
 
     def predict_trajectory(self, representation: Adapted, x: Float[Array, "m dx"]) -> Prediction:
         """What would be predicted after t = 0, …, T updates, along a leading axis."""
-        networks = self._adapt(representation.context, self.test_steps)[1]
-        raw = jax.vmap(lambda network: self._raw(network, x))(networks)
+        first, step, _ = self._descent(representation.context)
+        last, before = jax.lax.scan(
+            lambda network, _: (step(network), self._raw(network, x)), first, length=self.test_steps
+        )
+        raw = jnp.concatenate([before, self._raw(last, x)[None]])
         return self.likelihood(raw, representation.classes)
 
     def loss(self, task: Task, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
         """The mean loss of the targets after `steps` updates."""
-        return self.target_loss(self._adapt(task.context, self.steps)[0], task.target)
+        first, step, _ = self._descent(task.context)
+        last, _ = jax.lax.scan(lambda network, _: (step(network), None), first, length=self.steps)
+        return self.target_loss(Adapted(last, task.context, self.likelihood.classes(task.context)), task.target)
 
-    def _adapt(self, context: Points, steps: int) -> tuple[Adapted, MLP]:
-        """Where descent ends, and all θ₀, …, θ_T along a leading axis; what is not asked for is not computed."""
+    def _descent(self, context: Points) -> tuple[MLP, Callable[[MLP], MLP], Callable[[MLP], Float[Array, ""]]]:
+        """θ₀, the step θₜ ↦ θₜ₊₁, and L."""
         classes = self.likelihood.classes(context)
 
         def loss(network: MLP) -> Float[Array, ""]:
             losses = self.likelihood.loss(self._predict(network, context.x, classes), context.y)
             return masked_mean(losses, context.mask)
 
-        def step(network: MLP, _: None) -> tuple[MLP, MLP]:
+        def step(network: MLP) -> MLP:
             gradient = jax.grad(loss)(network)
             if self.first_order:
                 gradient = jax.lax.stop_gradient(gradient)
             if self.rates is None:
-                return jax.tree.map(lambda p, g: p - self.rate * g, network, gradient), network
-            return jax.tree.map(lambda p, g, r: p - r * g, network, gradient, self.rates), network
+                return jax.tree.map(lambda p, g: p - self.rate * g, network, gradient)
+            return jax.tree.map(lambda p, g, r: p - r * g, network, gradient, self.rates)
 
-        first = self._begin(classes)
-        last, before = jax.lax.scan(step, first, length=steps)
-        networks = jax.tree.map(lambda many, one: jnp.concatenate([many, one[None]]), before, last)
-        return Adapted(last, context, classes), networks
+        return self._begin(classes), step, loss
 
     def _begin(self, classes: Bool[Array, " k"] | None) -> MLP:
         """θ₀, with as many columns in the last layer as the task has classes."""

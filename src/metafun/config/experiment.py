@@ -22,7 +22,9 @@ Model = MetaFunConfig | MAMLConfig | PrototypesConfig | MatchingConfig | Logisti
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """Adam. One seed is one model; all of them train at once. A gradient is clipped entry by entry, then in its length.
+    """Adam. One seed is one model; all of them train at once.
+
+    A gradient is clipped entry by entry, then in the length of each array's part, then in its whole length.
 
     Training ends after `stop` of the `steps` that the schedule is made for. The model that is kept is the moving
     `average` of the parameters (0: the parameters themselves) that does best on validation (0: the last one).
@@ -36,6 +38,7 @@ class TrainingConfig:
     schedule: Literal["constant", "cosine"] = "cosine"
     warmup: Size = 1000
     clip_entries: NonNegative | None = None
+    clip_arrays: NonNegative | None = None
     clip: NonNegative | None = None
     average: Part = 0.0
     chunk: Count = 200
