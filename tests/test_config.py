@@ -82,7 +82,7 @@ def test_the_papers_training_is_what_the_paper_says():
             "model.decoder.kind=identity",
             "decoder 'identity' predicts r itself, (μ, s): model.representation must be 2",
         ),
-        ("training.steps", "--set 'training.steps' must have the form key=value"),
+        ("training.steps", "'training.steps' must have the form key=value"),
         ("model.pooling.heads=3", "model.pooling.width = 128 cannot be divided among model.pooling.heads = 3."),
     ],
 )

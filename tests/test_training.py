@@ -11,6 +11,7 @@ from examples import TINY
 from metafun.config import load_config
 from metafun.devices import AXIS, task_mesh
 from metafun.evaluation import evaluate, task_metrics
+from metafun.nn import is_array
 from metafun.tasks import Sinusoid
 from metafun.training import Trainer, build_optimiser, clip_arrays, moving_average
 
@@ -70,7 +71,7 @@ def test_tasks_are_shared_out_evenly():
 def test_warm_up_then_cosine():
     training = load_config("sinusoid", ["training.steps=1000", "training.warmup=100"]).training
     parameters = np.zeros(1, np.float32)
-    optimiser = build_optimiser(training, [])
+    optimiser = build_optimiser(training, training.learning_rate, [])
     state, sizes = optimiser.init(parameters), []
     for _ in range(1000):
         change, state = optimiser.update(np.ones(1, np.float32), state, parameters)
@@ -82,7 +83,7 @@ def test_warm_up_then_cosine():
 
 def test_clipping_bounds_the_gradient():
     training = load_config("sinusoid", ["training.clip=1.0", "training.schedule=constant"]).training
-    optimiser = build_optimiser(training, [])
+    optimiser = build_optimiser(training, training.learning_rate, [])
     _, (_, adam) = optimiser.update(np.full(4, 100.0, np.float32), optimiser.init(np.zeros(4, np.float32)))
     # Adam's first moment after one step is a tenth of the gradient it was given, here (½, ½, ½, ½).
     np.testing.assert_allclose(adam[0].mu, np.full(4, 0.05), rtol=1e-5)
@@ -100,7 +101,7 @@ def test_evaluation_equals_a_loop_over_tasks():
     key, tasks = jax.random.key(5), Sinusoid(context=(5, 5), targets=20, points=25)
     metrics = task_metrics(models, tasks, key, 6, "highest")
     for s in range(2):
-        model = trainer.unravel(state.parameters[s])
+        model = jax.tree.map(lambda leaf, s=s: leaf[s] if is_array(leaf) else leaf, models)
         for i, k in enumerate(jax.random.split(key, 6)):
             task = tasks.sample(k)
             mean = model.predict(model.encode(task.context), task.target.x).mean

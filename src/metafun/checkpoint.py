@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from .config import Config, parse_config, parse_toml
 from .errors import InvalidCheckpoint, InvalidConfig
 from .files import write_atomically
 from .learner import Learner
+from .nn import is_array
 
 FORMAT = "metafun-1"
 
@@ -49,15 +50,28 @@ def read_header(path: Path) -> tuple[Config, dict[str, Any]]:
 
 
 def load_models(path: Path, group: str = "best") -> Learner:
-    """The models of all seeds as one, with a leading axis for the seed in every array."""
-    config, _ = read_header(path)
-    one = eqx.filter_eval_shape(config.build_model, jax.random.key(0))
-    seeds = len(config.training.seeds)
-    like = jax.tree.map(
-        lambda a: jax.ShapeDtypeStruct((seeds, *a.shape), a.dtype) if isinstance(a, jax.ShapeDtypeStruct) else a,
-        one,
+    """The models of all seeds as one, with a leading axis for the seed in every array.
+
+    Of variants that were trained at once, those of the best one.
+    """
+    config, record = read_header(path)
+    variants, seeds = config.variants(), len(config.training.seeds)
+    best = best_variant(path, config, record)
+    like = _map_arrays(
+        lambda a: jax.ShapeDtypeStruct((len(variants) * seeds, *a.shape), a.dtype), variants[best].blank_model()
     )
-    return load_group(path, group, like)
+    return _map_arrays(lambda a: a[best * seeds : (best + 1) * seeds], load_group(path, group, like))
+
+
+def best_variant(path: Path, config: Config, record: Mapping[str, Any]) -> int:
+    """The variant with the least error on validation, the mean over its seeds; the first, if there was none yet."""
+    variants, errors = len(config.variants()), record.get("best_error")
+    if variants == 1 or not errors:
+        return 0
+    try:
+        return int(np.asarray(errors, float).reshape(variants, len(config.training.seeds)).mean(1).argmin())
+    except (TypeError, ValueError):
+        raise InvalidCheckpoint(f"{path} has a damaged header: best_error = {errors!r}.") from None
 
 
 def load_model(path: Path, seed: int | None = None, group: str = "best") -> Learner:
@@ -66,7 +80,7 @@ def load_model(path: Path, seed: int | None = None, group: str = "best") -> Lear
     if seed is not None and seed not in seeds:
         raise InvalidCheckpoint(f"{path} holds the seeds {list(seeds)}, not {seed}.")
     index = 0 if seed is None else seeds.index(seed)
-    return jax.tree.map(lambda leaf: leaf[index] if _is_array(leaf) else leaf, load_models(path, group))
+    return _map_arrays(lambda a: a[index], load_models(path, group))
 
 
 def load_group(path: Path, group: str, like: PyTree) -> PyTree:
@@ -86,17 +100,17 @@ def load_group(path: Path, group: str, like: PyTree) -> PyTree:
                     f"expected {expected.dtype}{list(expected.shape)}."
                 )
             arrays[name] = jnp.asarray(array)
-    dynamic, static = eqx.partition(like, _is_array)
+    dynamic, static = eqx.partition(like, is_array)
     leaves = [arrays[name] for name, _ in _named(group, dynamic)]
     return eqx.combine(jax.tree.unflatten(jax.tree.structure(dynamic), leaves), static)
 
 
-def _is_array(leaf: Any) -> bool:
-    return isinstance(leaf, (jax.Array, np.ndarray, jax.ShapeDtypeStruct))
+def _map_arrays(function: Callable, tree: PyTree) -> PyTree:
+    return jax.tree.map(lambda leaf: function(leaf) if is_array(leaf) else leaf, tree)
 
 
 def _named(group: str, tree: PyTree) -> list[tuple[str, Any]]:
-    paths = jax.tree_util.tree_leaves_with_path(eqx.filter(tree, _is_array))
+    paths = jax.tree_util.tree_leaves_with_path(eqx.filter(tree, is_array))
     return [(f"{group}.{jax.tree_util.keystr(path, simple=True, separator='.')}", leaf) for path, leaf in paths]
 
 

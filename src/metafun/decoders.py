@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .nn import ACTIVATIONS, MLP, dropout
+from .nn import ACTIVATIONS, MLP, Number, dropout
 
 
 class Decoder(eqx.Module):
@@ -99,7 +99,7 @@ class SoftmaxWeights(Decoder):
     """
 
     linear: MLP
-    dropout: float = eqx.field(static=True)
+    dropout: Number
     bias: bool = eqx.field(static=True, default=False)
 
     def __call__(

@@ -56,4 +56,16 @@ def my_share(keys: Array, mesh: Mesh) -> Array:
 
 def spread(function: Callable, mesh: Mesh, out_specs: PartitionSpec) -> Callable:
     """`function` run on every device of the mesh with the same arguments."""
-    return jax.shard_map(function, mesh=mesh, in_specs=PartitionSpec(), out_specs=out_specs, check_vma=False)
+
+    def call(*arguments: PyTree) -> PyTree:
+        arrays, rest = eqx.partition(arguments, eqx.is_array)
+        mapped = jax.shard_map(
+            lambda arrays: function(*eqx.combine(arrays, rest)),
+            mesh=mesh,
+            in_specs=PartitionSpec(),
+            out_specs=out_specs,
+            check_vma=False,
+        )
+        return mapped(arrays)
+
+    return call

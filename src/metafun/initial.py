@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .nn import MLP, dropout
+from .nn import MLP, Number, dropout
 
 
 class Initial(eqx.Module):
@@ -42,7 +42,7 @@ class Parametric(Initial):
     """r⁽⁰⁾(x) = MLP(x), with dropout on x in training."""
 
     mlp: MLP
-    dropout: float = eqx.field(static=True)
+    dropout: Number
 
     def __call__(self, x: Float[Array, "n dx"], key: PRNGKeyArray | None = None) -> Float[Array, "n dr"]:
         return self.mlp(dropout(x, self.dropout, key))

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from .nn import Number
 from .task import Points
 
 # The central intervals whose coverage is reported, in per cent.
@@ -153,7 +154,7 @@ class Gaussian(NormalLikelihood):
 class CrossEntropy(Likelihood):
     """ℓ = −Σₖ ỹᵏ log P(y = k|x), the label ỹ smoothed by ε: (1 − ε)·one-hot + ε/N over the N classes of the task."""
 
-    label_smoothing: float = eqx.field(static=True)
+    label_smoothing: Number
 
     def classes(self, context: Points) -> Bool[Array, " k"]:
         return context.classes

@@ -2,10 +2,12 @@
 
 import itertools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 ACTIVATIONS: dict[str, Callable] = {
@@ -14,6 +16,9 @@ ACTIVATIONS: dict[str, Callable] = {
     "silu": jax.nn.silu,
     "tanh": jnp.tanh,
 }
+
+# A hyperparameter: in models that are trained at once it may differ from one to the next.
+Number = float | Float[Array, ""]
 
 _glorot_uniform = jax.nn.initializers.glorot_uniform()
 
@@ -43,11 +48,16 @@ class MLP(eqx.Module):
         return x
 
 
-def dropout(x: Float[Array, "*shape"], rate: float, key: PRNGKeyArray | None) -> Float[Array, "*shape"]:
+def dropout(x: Float[Array, "*shape"], rate: Number, key: PRNGKeyArray | None) -> Float[Array, "*shape"]:
     """Each entry is 0 with probability `rate`, else scaled to keep the mean; without a key nothing happens."""
-    if key is None or rate == 0:
+    if key is None or (isinstance(rate, float) and rate == 0):
         return x
     return jnp.where(jax.random.bernoulli(key, 1 - rate, x.shape), x / (1 - rate), 0)
+
+
+def is_array(leaf: Any) -> bool:
+    """What training may change; the shape of it will do."""
+    return isinstance(leaf, (jax.Array, np.ndarray, jax.ShapeDtypeStruct))
 
 
 def count_parameters(model: eqx.Module) -> int:

@@ -26,19 +26,28 @@ def check(config: Config) -> EpisodesConfig:
 
 
 def choose(tuned: Run) -> dict[str, Any]:
-    """The step whose error on val, the mean over the seeds, is least, and that error."""
+    """The step, and the variant, whose error on val, the mean over the seeds, is least, and that error."""
     entries = [entry for entry in tuned.metrics() if "validation" in entry]
     if not entries:
         raise InvalidRun(f"{tuned.path}/metrics.jsonl has no validation to choose by; start again with --overwrite.")
-    best = min(entries, key=lambda entry: float(np.mean(entry["validation"])))
-    return {"step": best["step"], "error": float(np.mean(best["validation"])), "seeds": best["validation"]}
+    seeds = len(tuned.config.training.seeds)
+    errors = np.array([entry["validation"] for entry in entries], float).reshape(len(entries), -1, seeds)
+    means = np.nan_to_num(errors.mean(2), nan=np.inf)
+    entry, variant = np.unravel_index(means.argmin(), means.shape)
+    return {
+        "step": entries[entry]["step"],
+        "variant": int(variant),
+        "error": float(means[entry, variant]),
+        "seeds": errors[entry, variant].tolist(),
+    }
 
 
 def final_config(tuned: Run) -> Config:
     """Train+val for as many steps as did best on val; nothing is left to choose."""
-    config = tuned.config
+    chosen = choose(tuned)
+    config = tuned.config.variants()[chosen["variant"]]
     return dataclasses.replace(
         config,
         tasks=dataclasses.replace(check(config), train_on=("train", "val")),
-        training=dataclasses.replace(config.training, stop=choose(tuned)["step"], validate_every=0, patience=None),
+        training=dataclasses.replace(config.training, stop=chosen["step"], validate_every=0, patience=None),
     )

@@ -8,14 +8,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .nn import MLP
+from .nn import MLP, Number
 from .pooling import Attention
 
 
 class Regulariser(eqx.Module):
     """A penalty of `weight` times what `measure` says of a model."""
 
-    weight: float = eqx.field(static=True)
+    weight: Number
 
     def __call__(self, model: Any) -> Float[Array, ""]:
         return self.weight * self.measure(model)

@@ -131,6 +131,11 @@ class Run:
         except InvalidConfig as error:
             raise InvalidCheckpoint(f"{self.checkpoint_file} has a damaged header: {error}") from None
 
+    @property
+    def variant(self) -> Config:
+        """The configuration of the models: the best of the variants, where several were trained at once."""
+        return self.config.variants()[checkpoint.best_variant(self.path, self.config, asdict(self.record))]
+
     def models(self, which: str = "best") -> Learner:
         """The trained models of all seeds as one: the `best` on validation or the `last`."""
         return checkpoint.load_models(self.checkpoint_file, which)
@@ -200,7 +205,9 @@ class Run:
     ) -> tuple[Progress, Report]:
         """What a new chunk makes of the run; the old progress stands until this is done."""
         training = self.config.training
-        if not np.isfinite(losses).all() or not jnp.isfinite(state.parameters).all():
+        good = np.isfinite(losses).all(0) & np.asarray(jnp.isfinite(state.parameters).all(1))
+        # Among variants, one that diverges has merely lost.
+        if not (good.any() if self.config.vary else good.all()):
             raise self._diverged(old.record.step, losses)
         seconds = time.monotonic() - began
         rate = losses.size * training.batch / (seconds - old.record.seconds)
@@ -223,7 +230,9 @@ class Run:
             return Progress(start, start.parameters, Record())
         record = self.record
         optimiser = checkpoint.load_group(self.checkpoint_file, "optimiser", start.optimiser)
-        last, best = (jax.vmap(ravel)(self.models(which)) for which in ("last", "best"))
+        like = jax.eval_shape(trainer.arrays, start.parameters)
+        groups = (checkpoint.load_group(self.checkpoint_file, which, like) for which in ("last", "best"))
+        last, best = map(jax.vmap(ravel), groups)
         # Chunks after the checkpoint are trained again; their lines would stand twice.
         kept = [json.dumps(entry) + "\n" for entry in self.metrics() if entry["step"] <= record.step]
         write_atomically(self._metrics_file, "".join(kept).encode())
@@ -231,8 +240,8 @@ class Run:
 
     def _save(self, trainer: Trainer, progress: Progress) -> None:
         groups = {
-            "last": trainer.models(progress.state.parameters),
-            "best": trainer.models(progress.best),
+            "last": trainer.arrays(progress.state.parameters),
+            "best": trainer.arrays(progress.best),
             "optimiser": progress.state.optimiser,
         }
         checkpoint.save(self.checkpoint_file, self.config, groups, asdict(progress.record))
@@ -254,15 +263,21 @@ class Run:
         what = f"parameters became infinite at step {step + len(losses)}"
         if not np.isfinite(losses).all():
             i, s = np.argwhere(~np.isfinite(losses))[0]
-            what = f"the loss of seed {self.config.training.seeds[s]} became {losses[i, s]} at step {step + i + 1}"
+            seed = self.config.training.seeds[s % len(self.config.training.seeds)]
+            what = f"the loss of seed {seed} became {losses[i, s]} at step {step + i + 1}"
         return Diverged(
             f"{what}; the run is kept as it was at step {step}. "
             "A smaller training.learning_rate or training.clip=1.0 usually helps."
         )
 
     def _log(self, report: Report) -> None:
-        entry = {"step": report.record.step, "seconds": report.record.seconds, "loss": report.loss}
+        entry = {"step": report.record.step, "seconds": report.record.seconds, "loss": _as_json(report.loss)}
         if report.validation is not None:
-            entry["validation"] = report.validation
+            entry["validation"] = _as_json(report.validation)
         with open(self._metrics_file, "a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
+
+
+def _as_json(values: tuple[float, ...]) -> list[float | None]:
+    """JSON has no word for what is not finite."""
+    return [value if np.isfinite(value) else None for value in values]

@@ -44,6 +44,13 @@ def flatten(table: Mapping[str, Any], where: str = "") -> dict[str, Any]:
     return flat
 
 
+def nested(key: str, value: Any) -> dict[str, Any]:
+    """`("a.b", 1)` as `{"a": {"b": 1}}`."""
+    for part in reversed(key.strip().split(".")):
+        value = {part: value}
+    return value
+
+
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """`base` with the keys of `over` laid on top. A table that names another kind brings its own defaults."""
     merged = dict(base)
@@ -78,6 +85,10 @@ def _value(hint: Any, value: Any, path: str) -> Any:
         return value
     if origin is tuple:
         return _tuple(arguments, value, path)
+    if origin is dict:
+        if not isinstance(value, Mapping):
+            raise InvalidConfig(f"{path} = {value!r}, but it must be a table of keys.")
+        return {key: _value(arguments[1], v, f"{path}.{key}") for key, v in value.items()}
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
             raise InvalidConfig(f"{path} = {value!r}, but it must be a table of keys.")

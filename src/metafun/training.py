@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.flatten_util import ravel_pytree
 from jax.sharding import PartitionSpec
 from jaxtyping import Array, Float, Int, PyTree
 
 from .config import Config, TrainingConfig
 from .devices import AXIS, jit, my_share, replicate, spread, task_mesh
 from .learner import Learner
+from .nn import Number, is_array
 from .tasks import Tasks
 
 # Sets the key of a task's noise (dropout, sampled weights) apart from all keys that drawing the task splits off.
@@ -33,21 +33,31 @@ class State(eqx.Module):
     step: int = eqx.field(static=True)
 
 
+class Variation(eqx.Module):
+    """In what the models that train at once may differ besides their seeds, where they do along a leading axis."""
+
+    numbers: PyTree  # the model without its parameters
+    learning_rate: Number
+
+
 class Trainer:
-    """One configuration, compiled once: `start`, then `run` to the end."""
+    """One configuration, with all its variants and seeds, compiled once: `start`, then `run` to the end."""
 
     def __init__(self, config: Config):
         self.config = config = config.resolved()
-        blank = config.build_model(jax.random.key(0))
-        self.unravel = unraveller(blank)
-        self.optimiser = build_optimiser(config.training, [leaf.size for leaf in parameter_arrays(blank)])
+        self._variation = variation(config)
+        blank = eqx.filter(config.variants()[0].blank_model(), is_array)
+        self._sizes = [leaf.size for leaf in jax.tree.leaves(blank)]
+        self._unravel = unraveller(blank)
         self._chunk = jit(self._steps)
 
     def start(self) -> State:
-        """Fresh models: seed s begins with the same weights whichever seeds train beside it."""
+        """Fresh models: seed s begins with the same weights whichever seeds and variants train beside it."""
         keys = jnp.stack([_keys(seed)[0] for seed in self.config.training.seeds])
-        parameters = jax.vmap(lambda key: ravel(self.config.build_model(key)))(keys)
-        return State(parameters, jax.vmap(self.optimiser.init)(parameters), 0)
+        each = [jax.vmap(lambda key, v=v: ravel(v.build_model(key)))(keys) for v in self.config.variants()]
+        parameters = jnp.concatenate(each)
+        optimiser = build_optimiser(self.config.training, 0.0, self._sizes)
+        return State(parameters, jax.vmap(optimiser.init)(parameters), 0)
 
     def run(self, state: State) -> Iterator[tuple[State, Float[np.ndarray, "steps s"]]]:
         """Yields the state and the losses after every chunk; the caller logs, validates, saves and stops."""
@@ -71,30 +81,40 @@ class Trainer:
         """The parameters to use: the moving average, where there is one."""
         return optax.tree_utils.tree_get(state.optimiser, "average", state.parameters)
 
+    def arrays(self, parameters: Float[Array, "s p"]) -> PyTree:
+        """The parameters in the structure of a model, which is what a checkpoint holds."""
+        return jax.vmap(self._unravel)(parameters)
+
     def models(self, parameters: Float[Array, "s p"]) -> Learner:
-        """The models as one, with a leading axis for the seed in every array."""
-        return eqx.filter_vmap(self.unravel)(parameters)
+        """The models as one, with a leading axis in every array: for each variant, all seeds."""
+        return eqx.combine(self.arrays(parameters), self._variation.numbers)
 
     def _steps(self, parameters: Array, optimiser: PyTree, tasks: Tasks, steps: Array) -> tuple[Array, PyTree, Array]:
-        batch = self.config.training.batch
-        seeds = jnp.stack([_keys(seed)[1] for seed in self.config.training.seeds])
+        training, batch = self.config.training, self.config.training.batch
+        seeds = jnp.stack([_keys(seed)[1] for seed in training.seeds])
+        seeds = jnp.tile(seeds, len(parameters) // len(seeds))
         mesh = task_mesh(batch)
 
-        def loss(model: Learner, tasks: Tasks, keys: Array) -> Array:
-            return jax.vmap(lambda key: model.loss(tasks.sample(key), jax.random.fold_in(key, NOISE)))(keys).mean()
-
-        def step(tasks: Tasks, parameters: Array, optimiser: PyTree, key: Array) -> tuple[Array, PyTree, Array]:
+        def step(
+            tasks: Tasks, parameters: Array, optimiser: PyTree, key: Array, variation: Variation
+        ) -> tuple[Array, PyTree, Array]:
             keys = my_share(jax.random.split(key, batch), mesh)
-            value, gradient = eqx.filter_value_and_grad(loss)(self.unravel(parameters), tasks, keys)
+
+            def loss(arrays: PyTree) -> Array:
+                model = eqx.combine(arrays, variation.numbers)
+                return jax.vmap(lambda key: model.loss(tasks.sample(key), jax.random.fold_in(key, NOISE)))(keys).mean()
+
+            value, gradient = jax.value_and_grad(loss)(self._unravel(parameters))
             value, gradient = jax.lax.pmean((value, ravel(gradient)), AXIS)
-            change, optimiser = self.optimiser.update(gradient, optimiser, parameters)
+            rule = build_optimiser(training, variation.learning_rate, self._sizes)
+            change, optimiser = rule.update(gradient, optimiser, parameters)
             return optax.apply_updates(parameters, change), optimiser, value
 
         def scan(parameters: Array, optimiser: PyTree, tasks: Tasks, steps: Array) -> tuple[Array, PyTree, Array]:
             def body(carry: tuple[Array, PyTree], i: Array) -> tuple[tuple[Array, PyTree], Array]:
                 # The key is a function of seed and step alone, so that a run can be resumed at any chunk.
                 keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(seeds, i)
-                parameters, optimiser, values = _for_each_seed(partial(step, tasks))(*carry, keys)
+                parameters, optimiser, values = _for_each(partial(step, tasks))(*carry, keys, self._variation)
                 return (parameters, optimiser), values
 
             (parameters, optimiser), values = jax.lax.scan(body, (parameters, optimiser), steps)
@@ -103,24 +123,41 @@ class Trainer:
         return spread(scan, mesh, PartitionSpec())(parameters, optimiser, tasks, steps)
 
 
-def _for_each_seed(function: Callable) -> Callable:
-    """`jax.vmap`, but plain for a single seed: products with a batch axis of one take slower kernels."""
+def variation(config: Config) -> Variation:
+    """Numbers that are the same in all variants stay plain: the program is compiled for them."""
+    each = [
+        Variation(eqx.filter(v.blank_model(), is_array, inverse=True), v.training.learning_rate)
+        for v in config.variants()
+    ]
+    seeds = len(config.training.seeds)
+
+    def joined(*leaves: Any) -> Any:
+        return leaves[0] if len(set(leaves)) == 1 else jnp.repeat(jnp.asarray(leaves, float), seeds)
+
+    return jax.tree.map(joined, *each)
+
+
+def _for_each(function: Callable) -> Callable:
+    """`eqx.filter_vmap`, but plain for a single model: products with a batch axis of one take slower kernels."""
 
     def mapped(*arguments: PyTree) -> PyTree:
         if len(jax.tree.leaves(arguments)[0]) > 1:
-            return jax.vmap(function)(*arguments)
-        results = function(*jax.tree.map(lambda a: a[0], arguments))
+            return eqx.filter_vmap(function)(*arguments)
+        results = function(*jax.tree.map(lambda a: a[0] if is_array(a) else a, arguments))
         return jax.tree.map(lambda a: a[None], results)
 
     return mapped
 
 
-def build_optimiser(training: TrainingConfig, sizes: Sequence[int]) -> optax.GradientTransformation:
+def build_optimiser(
+    training: TrainingConfig, learning_rate: Number, sizes: Sequence[int]
+) -> optax.GradientTransformation:
     """`sizes` are those of the model's arrays, one after another in the vector of its parameters."""
-    rate: float | optax.Schedule = training.learning_rate
+    rate: Number | optax.Schedule = learning_rate
     if training.schedule == "cosine":
         warmup = min(training.warmup, training.steps // 2)
-        rate = optax.warmup_cosine_decay_schedule(0.0, training.learning_rate, warmup, training.steps)
+        shape = optax.warmup_cosine_decay_schedule(0.0, 1.0, warmup, training.steps)
+        rate = lambda step: learning_rate * shape(step)  # noqa: E731
     parts = []
     if training.clip_entries is not None:
         parts.append(optax.clip(training.clip_entries))
@@ -165,21 +202,21 @@ def moving_average(decay: float) -> optax.GradientTransformation:
     return optax.GradientTransformation(start, update)
 
 
-def unraveller(blank: Learner) -> Callable[[Float[Array, " p"]], Learner]:
-    """From a vector of parameters back to a model like `blank`."""
-    arrays, static = eqx.partition(blank, eqx.is_inexact_array)
-    unravel = ravel_pytree(arrays)[1]
-    return lambda parameters: eqx.combine(unravel(parameters), static)
+def unraveller(blank: PyTree) -> Callable[[Float[Array, " p"]], PyTree]:
+    """From a vector of parameters back to arrays with the structure and the shapes of `blank`."""
+    shapes, structure = jax.tree.flatten(blank)
+    ends = np.cumsum([shape.size for shape in shapes])
+
+    def unravel(parameters: Float[Array, " p"]) -> PyTree:
+        parts = jnp.split(parameters, ends[:-1])
+        return jax.tree.unflatten(structure, [part.reshape(s.shape) for part, s in zip(parts, shapes, strict=True)])
+
+    return unravel
 
 
 def ravel(model: PyTree) -> Float[Array, " p"]:
     """All parameters of a model, or all entries of its gradient, as one vector."""
-    return ravel_pytree(eqx.filter(model, eqx.is_inexact_array))[0]
-
-
-def parameter_arrays(model: PyTree) -> list[Array]:
-    """What training may change, array by array."""
-    return jax.tree.leaves(eqx.filter(model, eqx.is_inexact_array))
+    return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(eqx.filter(model, is_array))])
 
 
 def _keys(seed: int) -> tuple[Array, Array]:

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ..learner import Learner
 from ..likelihoods import Categorical, CrossEntropy, Normal, masked_mean
-from ..nn import MLP, dropout
+from ..nn import MLP, Number, dropout
 from ..regularisers import Regulariser
 from ..task import Points, Task
 
@@ -49,9 +49,9 @@ class LEO(Learner):
     likelihood: CrossEntropy
     latent_steps: int = eqx.field(static=True)
     weight_steps: int = eqx.field(static=True)
-    dropout: float = eqx.field(static=True)
-    weight_kl: float = eqx.field(static=True)
-    weight_stay: float = eqx.field(static=True)
+    dropout: Number
+    weight_kl: Number
+    weight_stay: Number
     regularisers: tuple[Regulariser, ...]
 
     def encode(self, context: Points, key: PRNGKeyArray | None = None) -> Classifier:

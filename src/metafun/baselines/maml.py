@@ -1,25 +1,36 @@
 """MAML (Finn et al., 2017) and Meta-SGD (Li et al., 2017): learn where gradient descent on the context begins."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ..learner import Learner
 from ..likelihoods import Likelihood, Prediction, SquaredError, masked_mean
-from ..nn import MLP
+from ..nn import MLP, Number
 from ..task import Points, Task
 
 
 class Adapted(eqx.Module):
-    """θ, where gradient descent on the context came to: all that is known of a task."""
+    """θₜ, as what the context did to each layer: all that is known of a task.
 
-    network: MLP
-    context: Points
+    The gradient of a layer's weights is Σᵢ hᵢ δᵢᵀ over the points of the context, hᵢ being what the layer is given and
+    δᵢ the slope of the loss in what it gives. These factors, a row for each step and point, stand for the weights:
+    they are smaller, and all tasks share the product with the weights of θ₀.
+    """
+
+    inputs: tuple[Float[Array, "rows i"], ...]
+    slopes: tuple[Float[Array, "rows o"], ...]
     classes: Bool[Array, " k"] | None
+
+    def until(self, rows: Int[Array, ""]) -> "Adapted":
+        """Where the first `rows` lead."""
+        first = jnp.arange(len(self.slopes[0]))[:, None] < rows
+        inputs, slopes = (tuple(jnp.where(first, a, 0) for a in arrays) for arrays in (self.inputs, self.slopes))
+        return Adapted(inputs, slopes, self.classes)
 
 
 class MAML(Learner):
@@ -33,7 +44,7 @@ class MAML(Learner):
     network: MLP
     rates: MLP | None
     likelihood: Likelihood
-    rate: float = eqx.field(static=True)
+    rate: Number
     steps: int = eqx.field(static=True)
     test_steps: int = eqx.field(static=True)
     first_order: bool = eqx.field(static=True)
@@ -56,69 +67,76 @@ class MAML(Learner):
 
     def encode(self, context: Points, key: PRNGKeyArray | None = None) -> Adapted:
         """The θₜ that does best on the context: in one task of some thousands, descent overshoots and never returns."""
-        first, step, loss = self._descent(context)
-
-        def keep_best(carry: tuple[MLP, MLP, Array], _: None) -> tuple[tuple[MLP, MLP, Array], None]:
-            network, best, least = carry
-            network = step(network)
-            value = loss(network)
-            best = jax.tree.map(lambda new, old: jnp.where(value < least, new, old), network, best)
-            return (network, best, jnp.fmin(value, least)), None
-
-        (_, best, _), _ = jax.lax.scan(keep_best, (first, first, loss(first)), length=self.test_steps)
-        return Adapted(best, context, self.likelihood.classes(context))
+        adapted, losses = self._descend(context, self.test_steps)
+        last, _ = self._loss(adapted, context)
+        return adapted.until(jnp.nanargmin(jnp.append(losses, last)) * len(context.mask))
 
     def predict(self, representation: Adapted, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None) -> Prediction:
-        return self._predict(representation.network, x, representation.classes)
+        raw, _ = self._forward(representation, x)
+        return self.likelihood(raw, representation.classes)
 
     def predict_trajectory(self, representation: Adapted, x: Float[Array, "m dx"]) -> Prediction:
-        """What would be predicted after t = 0, …, T updates, along a leading axis."""
-        first, step, _ = self._descent(representation.context)
-        last, before = jax.lax.scan(
-            lambda network, _: (step(network), self._raw(network, x)), first, length=self.test_steps
-        )
-        raw = jnp.concatenate([before, self._raw(last, x)[None]])
+        """What would be predicted after t = 0, …, T updates, along a leading axis; the best one stays."""
+        ends = jnp.linspace(0, len(representation.slopes[0]), self.test_steps + 1).astype(int)
+        raw = jax.vmap(lambda rows: self._forward(representation.until(rows), x)[0])(ends)
         return self.likelihood(raw, representation.classes)
 
     def loss(self, task: Task, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
         """The mean loss of the targets after `steps` updates."""
-        first, step, _ = self._descent(task.context)
-        last, _ = jax.lax.scan(lambda network, _: (step(network), None), first, length=self.steps)
-        return self.target_loss(Adapted(last, task.context, self.likelihood.classes(task.context)), task.target)
+        adapted, _ = self._descend(task.context, self.steps)
+        return self.target_loss(adapted, task.target)
 
-    def _descent(self, context: Points) -> tuple[MLP, Callable[[MLP], MLP], Callable[[MLP], Float[Array, ""]]]:
-        """θ₀, the step θₜ ↦ θₜ₊₁, and L."""
-        classes = self.likelihood.classes(context)
+    def _descend(self, context: Points, steps: int) -> tuple[Adapted, Float[Array, " steps"]]:
+        """θ after all steps, and the loss on the context before each of them."""
+        n, classes = len(context.x), self.likelihood.classes(context)
+        given, gives = self._sizes(classes)
+        # Room for all steps; where nothing has been put yet, the slopes are 0 and move nothing.
+        start = Adapted(
+            tuple(jnp.zeros((steps * n, i)) for i in given), tuple(jnp.zeros((steps * n, o)) for o in gives), classes
+        )
 
-        def loss(network: MLP) -> Float[Array, ""]:
-            losses = self.likelihood.loss(self._predict(network, context.x, classes), context.y)
-            return masked_mean(losses, context.mask)
-
-        def step(network: MLP) -> MLP:
-            gradient = jax.grad(loss)(network)
+        def step(adapted: Adapted, t: Int[Array, ""]) -> tuple[Adapted, Float[Array, ""]]:
+            bumps = [jnp.zeros((n, o)) for o in gives]
+            (value, inputs), slopes = jax.value_and_grad(self._loss, 2, has_aux=True)(adapted, context, bumps)
+            found = inputs, slopes
             if self.first_order:
-                gradient = jax.lax.stop_gradient(gradient)
+                found = jax.lax.stop_gradient(found)
+            inputs, slopes = (
+                tuple(jax.lax.dynamic_update_slice_in_dim(old, new, t * n, 0) for old, new in zip(*pair, strict=True))
+                for pair in zip((adapted.inputs, adapted.slopes), found, strict=True)
+            )
+            return Adapted(inputs, slopes, classes), value
+
+        return jax.lax.scan(step, start, jnp.arange(steps))
+
+    def _loss(
+        self, adapted: Adapted, context: Points, bumps: Sequence[Float[Array, "n o"]] | None = None
+    ) -> tuple[Float[Array, ""], list[Float[Array, "n i"]]]:
+        """L on the context, and what each layer was given."""
+        raw, inputs = self._forward(adapted, context.x, bumps)
+        losses = self.likelihood.loss(self.likelihood(raw, adapted.classes), context.y)
+        return masked_mean(losses, context.mask), inputs
+
+    def _forward(
+        self, adapted: Adapted, x: Float[Array, "m dx"], bumps: Sequence[Float[Array, "m o"]] | None = None
+    ) -> tuple[Float[Array, "m out"], list[Float[Array, "m i"]]]:
+        """f(x; θ) with `bumps` added to what each layer gives, and what each was given."""
+        inputs, last = [], len(self.network.weights) - 1
+        for layer, (w, b) in enumerate(zip(self.network.weights, self.network.biases, strict=True)):
+            h, d = adapted.inputs[layer], adapted.slopes[layer]
+            inputs.append(x)
             if self.rates is None:
-                return jax.tree.map(lambda p, g: p - self.rate * g, network, gradient)
-            return jax.tree.map(lambda p, g, r: p - r * g, network, gradient, self.rates)
-
-        return self._begin(classes), step, loss
-
-    def _begin(self, classes: Bool[Array, " k"] | None) -> MLP:
-        """θ₀, with as many columns in the last layer as the task has classes."""
-        if classes is None:
-            return self.network
-        columns = [jnp.repeat(p, len(classes), -1) for p in _last_layer(self.network)]
-        return eqx.tree_at(_last_layer, self.network, columns)
-
-    def _predict(self, network: MLP, x: Float[Array, "m dx"], classes: Bool[Array, " k"] | None) -> Prediction:
-        return self.likelihood(self._raw(network, x), classes)
-
-    def _raw(self, network: MLP, x: Float[Array, "m dx"]) -> Float[Array, "m out"]:
-        y = network(x)
+                # x (W − η hᵀd) + b − η Σd, without the product that is as large as W.
+                y = x @ w + b - self.rate * (x @ h.T + 1) @ d
+            else:
+                y = x @ (w - self.rates.weights[layer] * (h.T @ d)) + b - self.rates.biases[layer] * d.sum(0)
+            if bumps is not None:
+                y = y + bumps[layer]
+            x = y if layer == last else self.network.activation(y)
         # A network that is judged by the squared error says nothing of a deviation.
-        return jnp.concatenate([y, jnp.zeros_like(y)], -1) if isinstance(self.likelihood, SquaredError) else y
+        return jnp.concatenate([y, jnp.zeros_like(y)], -1) if isinstance(self.likelihood, SquaredError) else y, inputs
 
-
-def _last_layer(network: MLP) -> tuple[Array, Array]:
-    return network.weights[-1], network.biases[-1]
+    def _sizes(self, classes: Bool[Array, " k"] | None) -> tuple[list[int], list[int]]:
+        """Of what the layers are given and give; in classification the last one gives a number for each class."""
+        given, gives = ([w.shape[axis] for w in self.network.weights] for axis in (0, 1))
+        return given, gives if classes is None else [*gives[:-1], len(classes)]

@@ -16,7 +16,7 @@ from ..config import describe_preset, presets
 from ..runs import Run
 from . import running
 from .console import AsJson, app, append_json, err, out, write_json
-from .running import Data, Overwrite, Record, Resume, Seeds, Settings
+from .running import Data, Overwrite, Record, Resume, Seeds, Settings, Vary
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder made by `metafun train`.")]
 Preset = Annotated[str, typer.Argument(metavar="PRESET_OR_TOML", help="A preset (see `metafun info`) or a TOML file.")]
@@ -28,6 +28,7 @@ def train(
     settings: Settings = None,
     data: Data = None,
     seeds: Seeds = None,
+    vary: Vary = None,
     out_dir: Annotated[
         Path | None, typer.Option("--out", help="Run folder; runs/PRESET if not given.", show_default=False)
     ] = None,
@@ -44,16 +45,20 @@ def train(
 
       metafun train sinusoid --set model.pooling.kind=deep-kernel --out runs/deep
 
+      metafun train features --vary training.learning_rate=[1e-4,3e-4,1e-3]
+
       metafun train sinusoid --resume
     """
     path = out_dir or Path("runs") / Path(preset).stem
-    config = running.configure(preset, settings, seeds, data)
-    as_it_is = not settings and seeds is None and data is None
+    config = running.configure(preset, settings, seeds, data, vary)
+    as_it_is = not settings and not vary and seeds is None and data is None
     run = running.open_run(path, config, overwrite=overwrite, resume=resume, as_it_is=as_it_is)
     running.train(run)
     errors = run.record.best_error
-    best = f"best validation error {np.mean(errors):.5f}. " if errors else ""
-    err.print(escape(f"{best}Next: metafun evaluate {path}"))
+    best = f"best validation error {np.reshape(errors, (-1, len(run.config.training.seeds))).mean(1).min():.5f}"
+    if run.config.vary:
+        best += f" with {running.varied(run)}"
+    err.print(escape(f"{best + '. ' if errors else ''}Next: metafun evaluate {path}"))
 
 
 @app.command()

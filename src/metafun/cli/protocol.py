@@ -12,7 +12,7 @@ from ..runs import Run
 from . import running
 from .console import AsJson, app, append_json, err, write_json
 from .experiments import Preset
-from .running import Data, Overwrite, Record, Resume, Seeds, Settings
+from .running import Data, Overwrite, Record, Resume, Seeds, Settings, Vary
 
 
 @app.command()
@@ -21,6 +21,7 @@ def protocol(
     settings: Settings = None,
     data: Data = None,
     seeds: Seeds = None,
+    vary: Vary = None,
     out_dir: Annotated[
         Path | None, typer.Option("--out", help="Folder; runs/PRESET-protocol if not given.", show_default=False)
     ] = None,
@@ -40,17 +41,18 @@ def protocol(
       metafun protocol mini-kfp-5shot --data mine --record results/mine.jsonl
     """
     running.check_record(record)
-    config = running.configure(preset, settings, seeds, data)
+    config = running.configure(preset, settings, seeds, data, vary)
     steps.check(config)
     folder = out_dir or Path("runs") / f"{Path(preset).stem}-protocol"
     tune_path, final_path = steps.paths(folder)
     if overwrite and (final_path / "config.toml").exists():
         Run(final_path).clear()  # it belongs to the tuning that is about to go
-    as_it_is = not settings and seeds is None and data is None
+    as_it_is = not settings and not vary and seeds is None and data is None
     tuned = running.open_run(tune_path, config, overwrite=overwrite, resume=resume, as_it_is=as_it_is)
     running.train(tuned, "tuning")
     chosen = steps.choose(tuned)
-    err.print(escape(f"val is best after {chosen['step']} steps: accuracy {1 - chosen['error']:.2%}"))
+    best = f" with {running.varied(tuned, chosen['variant'])}" if tuned.config.vary else ""
+    err.print(escape(f"val is best after {chosen['step']} steps{best}: accuracy {1 - chosen['error']:.2%}"))
     final = running.open_run(final_path, steps.final_config(tuned), overwrite=overwrite, resume=resume)
     running.train(final, "final training")
     results = running.measure(final) | {"run": folder.name, "preset": preset, "validation": chosen}

@@ -2,10 +2,12 @@
 
 import contextlib
 import dataclasses
+import itertools
 import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import reduce
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,14 +19,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from .. import __version__
-from ..config import Config, EpisodesConfig, load_config
+from ..config import Config, EpisodesConfig, load_config, parse_config, parse_setting
 from ..data.table import counted
 from ..errors import InvalidConfig
 from ..evaluation import evaluate
 from ..nn import count_parameters
 from ..report import number, published
 from ..runs import Run
-from ..schema import flatten, to_table
+from ..schema import flatten, merge, nested, to_table
 from .console import err, out
 
 Settings = Annotated[
@@ -34,6 +36,14 @@ Data = Annotated[str | None, typer.Option("--data", help="A table of features: a
 Seeds = Annotated[
     int | None, typer.Option("--seeds", min=1, help="Seeds trained at once: 0, 1, …", show_default="as the preset says")
 ]
+Vary = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--vary",
+        metavar="KEY=[A,B,…]",
+        help="Train these values of a setting at once and keep the best on validation; several settings vary together.",
+    ),
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the run in the folder.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on where the run in the folder stopped.")]
 Record = Annotated[
@@ -41,15 +51,19 @@ Record = Annotated[
 ]
 
 
-def configure(source: str, settings: Sequence[str] | None, seeds: int | None, data: str | None) -> Config:
+def configure(
+    source: str, settings: Sequence[str] | None, seeds: int | None, data: str | None, vary: Sequence[str] | None = None
+) -> Config:
     """A preset or file, with the settings that have options of their own."""
-    changes = {"training.seeds": None if seeds is None else list(range(seeds)), "tasks.data": data}
+    changes: dict[str, Any] = {"training.seeds": None if seeds is None else list(range(seeds)), "tasks.data": data}
     changes = {key: value for key, value in changes.items() if value is not None}
     for key in changes:
         if any(setting.startswith(key + "=") for setting in settings or ()):
             raise InvalidConfig(f"--{key.split('.')[1]} and --set {key}=… say the same thing; give one of them.")
     if data is not None:
         expect_episodes(load_config(source))
+    if vary:
+        changes["vary"] = dict(map(parse_setting, vary))
     return load_config(source, settings or (), changes)
 
 
@@ -88,19 +102,27 @@ def train(run: Run, title: str = "training") -> None:
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    end, seeds = run.config.training.end, len(run.config.training.seeds)
-    err.print(
-        escape(f"{run.path}: {title}, {end:,} steps, {counted(seeds, 'seeds')}, on {run.config.tasks.trained_on}")
-    )
+    end, seeds, variants = run.config.training.end, len(run.config.training.seeds), len(run.config.variants())
+    what = f"{end:,} steps, {counted(seeds, 'seeds')}" + (f" of {variants} variants" if variants > 1 else "")
+    err.print(escape(f"{run.path}: {title}, {what}, on {run.config.tasks.trained_on}"))
     with Progress(*columns, console=err, disable=not err.is_terminal) as bar, _stop_signal() as stopped:
         task = bar.add_task("", total=end, loss="…", rate="compiling, …")
         for report in run.train():
-            loss, rate = f"{np.mean(report.loss):.4f}", f"{report.tasks_per_second:,.0f}"
+            loss, rate = f"{np.nanmean(report.loss):.4f}", f"{report.tasks_per_second:,.0f}"
             bar.update(task, completed=report.record.step, loss=loss, rate=rate)
             if report.validation is not None and not err.is_terminal:
-                err.print(f"step {report.record.step}: loss {loss}, validation error {np.mean(report.validation):.5f}")
+                err.print(
+                    f"step {report.record.step}: loss {loss}, validation error {np.nanmean(report.validation):.5f}"
+                )
             if stopped.is_set() and report.record.step < end:
                 raise KeyboardInterrupt(f"stopped at step {report.record.step}; --resume goes on from there.")
+
+
+def varied(run: Run, variant: int | None = None) -> str:
+    """The settings that set a variant, or the best one, apart from the others."""
+    config = run.variant if variant is None else run.config.variants()[variant]
+    settings = flatten(to_table(config))
+    return ", ".join(f"{key}={settings[key]:g}" for key in run.config.vary or ())
 
 
 @contextlib.contextmanager
@@ -128,7 +150,7 @@ def measure(
     run: Run, which: str = "best", changes: Mapping[str, Any] | None = None, data: str | None = None
 ) -> dict[str, Any]:
     """The metrics over the seeds, and all one needs to know where the numbers come from."""
-    config = load_config(str(run.path / "config.toml"), changes=changes)
+    config = parse_config(reduce(merge, itertools.starmap(nested, (changes or {}).items()), to_table(run.variant)))
     if data is not None:
         tasks = dataclasses.replace(expect_episodes(config), data=data, fingerprint=None)
         config = dataclasses.replace(config, tasks=tasks)

@@ -1,7 +1,7 @@
 """Every choice and every default: a frozen dataclass per component, each with `build`."""
 
 from .experiment import Config, TrainingConfig, parse_config
-from .load import describe_preset, load_config, parse_toml, presets
+from .load import describe_preset, load_config, parse_setting, parse_toml, presets
 from .model import MetaFunConfig
 from .tasks import CurvesConfig, EpisodesConfig, EvaluationConfig, SinusoidConfig
 
@@ -16,6 +16,7 @@ __all__ = [
     "describe_preset",
     "load_config",
     "parse_config",
+    "parse_setting",
     "parse_toml",
     "presets",
 ]

@@ -1,17 +1,19 @@
 """A whole experiment: model, tasks, training and evaluation."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Literal
 
+import equinox as eqx
 import jax
 import tomli_w
 from jaxtyping import PRNGKeyArray
 
-from ..errors import InvalidConfig
+from ..errors import InvalidConfig, suggest
 from ..learner import Learner
-from ..schema import parse, to_table
+from ..schema import flatten, merge, nested, parse, to_table
 from .baselines import LEOConfig, LogisticConfig, MAMLConfig, MatchingConfig, PrototypesConfig
 from .model import MetaFunConfig
 from .tasks import CurvesConfig, EpisodesConfig, EvaluationConfig, SinusoidConfig
@@ -54,19 +56,34 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """What `config.toml` in a run folder holds."""
+    """What `config.toml` in a run folder holds.
+
+    `vary` lists values of numeric settings, as many of each: variants of the configuration that are trained at once,
+    each with all seeds. The best of them on validation is the run's model.
+    """
 
     model: Model = MetaFunConfig()
     tasks: SinusoidConfig | CurvesConfig | EpisodesConfig = SinusoidConfig()
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+    vary: dict[str, tuple[float, ...]] | None = None
 
     def resolved(self) -> "Config":
         """With what only the data can tell."""
         return dataclasses.replace(self, tasks=self.tasks.resolved(validates=self.training.validate_every > 0))
 
+    def variants(self) -> tuple["Config", ...]:
+        """A configuration for each column of `vary`, or this one alone."""
+        table = to_table(dataclasses.replace(self, vary=None))
+        rows = [[nested(key, value) for value in values] for key, values in (self.vary or {}).items()]
+        return tuple(parse(Config, reduce(merge, column, table)) for column in zip(*rows, strict=True)) or (self,)
+
     def build_model(self, key: PRNGKeyArray) -> Learner:
         return self.model.build(*self.tasks.sizes, key)
+
+    def blank_model(self) -> Learner:
+        """A model without numbers, only the shapes of its arrays."""
+        return eqx.filter_eval_shape(self.build_model, jax.random.key(0))
 
     def to_toml(self) -> str:
         return tomli_w.dumps(to_table(self))
@@ -76,6 +93,7 @@ def parse_config(table: Mapping[str, Any]) -> Config:
     """A checked configuration: its model can be built."""
     config = parse(Config, table)
     config.tasks.check()
+    _check_vary(config)
     _check_model(config)
     _check_training(config.training)
     if isinstance(config.tasks, EpisodesConfig) and "val" in config.tasks.train_on and config.training.validate_every:
@@ -85,7 +103,35 @@ def parse_config(table: Mapping[str, Any]) -> Config:
     return config
 
 
-def _check_model(config: Config) -> None:
+def _check_vary(config: Config) -> None:
+    if config.vary is None:
+        return
+    settings = flatten(to_table(dataclasses.replace(config, vary=None)))
+    if not config.training.validate_every:
+        raise InvalidConfig("vary: which variant is best is told by validation; training.validate_every is 0.")
+    for key, values in config.vary.items():
+        if not isinstance(settings.get(key), float):
+            numbers = [name for name, value in settings.items() if isinstance(value, float)]
+            raise InvalidConfig(f"vary.{key} is not a numeric setting; {suggest(key, numbers)}")
+        if not values or len(values) != len(next(iter(config.vary.values()))):
+            raise InvalidConfig(f"vary.{key} has {len(values)} values; give as many of each setting, and at least one.")
+    variants = config.variants()
+    if len({_shape(variant) for variant in variants}) > 1:
+        raise InvalidConfig(
+            f"vary: {', '.join(config.vary)} change more of the program than its numbers. What can vary in one run: "
+            "training.learning_rate; the model's step_size, dropout, label_smoothing and weights of penalties, of "
+            "which none can be 0 in one variant and not in another."
+        )
+
+
+def _shape(config: Config) -> Hashable:
+    """What configurations must have in common to be trained by one program."""
+    training = dataclasses.replace(config.training, learning_rate=0.0)
+    return config.tasks, training, jax.tree.structure(_check_model(config))
+
+
+def _check_model(config: Config) -> Learner:
+    """The shapes of the model, if it can be built."""
     if config.tasks.problem != config.model.problem:
         raise InvalidConfig(
             f"tasks.kind = '{config.tasks.kind}' is {config.tasks.problem}, but model.loss.kind = "
@@ -96,7 +142,7 @@ def _check_model(config: Config) -> None:
         # Any number that the heads of a pooling can share will do to see whether the parts fit.
         heads = getattr(getattr(config.model, "pooling", None), "heads", 1)
         tasks = dataclasses.replace(tasks, features=heads)
-    jax.eval_shape(lambda: config.model.build(*tasks.sizes, jax.random.key(0)))
+    return dataclasses.replace(config, tasks=tasks).blank_model()
 
 
 def _check_training(training: TrainingConfig) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidConfig, suggest
-from ..schema import merge, to_table
+from ..schema import merge, nested, to_table
 from .experiment import Config, parse_config
 
 
@@ -21,9 +21,9 @@ def load_config(source: str, settings: Sequence[str] = (), changes: Mapping[str,
     # Settings are joined first, so that their order does not matter where one of them names another kind.
     joined: dict[str, Any] = {}
     for setting in settings:
-        joined = merge(joined, _setting(setting))
+        joined = merge(joined, nested(*parse_setting(setting)))
     for key, value in (changes or {}).items():
-        joined = merge(joined, _nested(key, value))
+        joined = merge(joined, nested(key, value))
     return parse_config(merge(_table(source), joined))
 
 
@@ -59,22 +59,16 @@ def _table(source: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
     return merge(_table(base, (*above, source)), table)
 
 
-def _setting(setting: str) -> dict[str, Any]:
+def parse_setting(setting: str) -> tuple[str, Any]:
+    """`key=value`, the value in TOML; a bare word is a string: model.activation=gelu."""
     key, equals, value = setting.partition("=")
     if not equals or not key:
-        raise InvalidConfig(f"--set {setting!r} must have the form key=value, for example training.steps=1000.")
+        raise InvalidConfig(f"'{setting}' must have the form key=value, for example training.steps=1000.")
     try:
         parsed: Any = tomllib.loads(f"value = {value}")
     except (ValueError, RecursionError):
         parsed = {}
-    # A bare word is a string: --set model.activation=gelu.
-    return _nested(key, parsed["value"] if list(parsed) == ["value"] else value)
-
-
-def _nested(key: str, value: Any) -> dict[str, Any]:
-    for part in reversed(key.strip().split(".")):
-        value = {part: value}
-    return value
+    return key.strip(), parsed["value"] if list(parsed) == ["value"] else value
 
 
 def describe_preset(name: str) -> str:
