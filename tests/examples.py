@@ -2,6 +2,7 @@
 
 import itertools
 
+import equinox as eqx
 import jax
 import numpy as np
 
@@ -75,10 +76,11 @@ def build(variant, seed: int = 0, **changes) -> Learner:
     key, noise = jax.random.split(jax.random.key(seed))
     config = parse(MetaFunConfig, _table(variant, changes)) if isinstance(variant, dict) else variant
     model = config.build(DX, 0 if classifies(variant) else DY, key)
-    leaves, structure = jax.tree.flatten(model)
+    arrays, numbers = eqx.partition(model, eqx.is_array)
+    leaves, structure = jax.tree.flatten(arrays)
     keys = jax.random.split(noise, len(leaves))
     moved = [leaf + 0.1 * jax.random.normal(k, leaf.shape, leaf.dtype) for leaf, k in zip(leaves, keys, strict=True)]
-    return jax.tree.unflatten(structure, moved)
+    return eqx.combine(jax.tree.unflatten(structure, moved), numbers)
 
 
 def _table(variant: dict, changes: dict) -> dict:

@@ -11,6 +11,7 @@ FLOORS = [
     {"cli"},
     {"__init__"},
     {"plots", "protocol", "report"},
+    {"search"},
     {"runs"},
     {"training", "evaluation", "checkpoint"},
     {"config"},

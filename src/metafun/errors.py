@@ -28,6 +28,10 @@ class InvalidRun(MetaFunError):
     """A run folder that is missing, foreign, or in the way."""
 
 
+class InvalidSearch(MetaFunError):
+    """A study that cannot be reached, or is another one."""
+
+
 class Diverged(MetaFunError):
     """Training met a loss that is not finite."""
 

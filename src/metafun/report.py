@@ -4,13 +4,29 @@
 """
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
-# Mean and standard deviation over 5 runs of MetaFun, as published: Table 1 (DFP) by metric, Table 2 by preset.
-PAPER = {"mse_5shot": (0.040, 0.008), "mse_10shot": (0.017, 0.005)}
+from .config import load_config
+from .schema import flatten, to_table
+
+# Mean and standard deviation over 5 runs, as published: Table 1 by preset and metric, Table 2 by preset and shots.
+_METAFUN = {"mse_5shot": (0.040, 0.008), "mse_10shot": (0.017, 0.005)}
+PAPER_ERROR: dict[str, dict[str, tuple[float, float]]] = {
+    "sinusoid": _METAFUN,
+    "sinusoid-paper": _METAFUN,
+    "demo": _METAFUN,
+    "maml": {"mse_5shot": (0.390, 0.156), "mse_10shot": (0.114, 0.010)},
+    "maml-large": {"mse_5shot": (0.208, 0.009), "mse_10shot": (0.061, 0.004)},
+    "maml-wide": {"mse_5shot": (0.205, 0.013), "mse_10shot": (0.059, 0.010)},
+}
 PAPER_ACCURACY = {
+    "leo-mini-1shot": (61.76, 0.08),
+    "leo-mini-5shot": (77.59, 0.12),
+    "meta-sgd-mini-1shot": (54.24, 0.03),
+    "meta-sgd-mini-5shot": (70.86, 0.04),
     "mini-dfp-1shot": (62.12, 0.30),
     "mini-kfp-1shot": (61.16, 0.15),
     "mini-dfp-5shot": (77.78, 0.12),
@@ -65,13 +81,23 @@ CHOICES: dict[str, set[str]] = {
 
 
 def render_sinusoid(results: Path) -> str:
-    """The table of Table 1's model: one row for each recorded run."""
-    paper = " | ".join(f"{mean:.3f} ± {std:.3f}" for mean, std in PAPER.values())
-    lines = ["| run | 5-shot | 10-shot | GPU seconds | steps/s |", "|---|---|---|---|---|"]
-    lines.append(f"| the paper, MetaFun (DFP) | {paper} | | |")
-    for name in ("demo", "sinusoid"):
-        lines += [_sinusoid_row(record) for record in _records(results / f"{name}.jsonl")]
+    """Table 1: one row for each recorded run, or for its two runs where it needs one for each number of shots."""
+    lines = [
+        "| run | 5-shot | 10-shot | the paper, 5-shot | 10-shot | GPU seconds | steps/s |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    records = [*_records(results / "demo.jsonl"), *_records(results / "sinusoid.jsonl")]
+    named = {record["run"]: record for record in records}
+    for name, record in named.items():
+        if "-10shot" not in name:
+            lines.append(_sinusoid_row([record, *([found] if (found := named.get(_ten_shot(name))) else [])]))
     return "\n".join(lines) + "\n"
+
+
+def _ten_shot(name: str) -> str:
+    """`maml-large-cosine` as `maml-large-10shot-cosine`."""
+    model, cosine, _ = name.partition("-cosine")
+    return f"{model}-10shot{cosine}"
 
 
 def render_features(results: Path) -> str:
@@ -178,8 +204,8 @@ def rendered(page: str, results: Path) -> str:
 
 
 def published(record: dict[str, Any]) -> dict[str, tuple[float, float]]:
-    """What the paper reports of the tasks of a measured run."""
-    return PAPER if tomllib.loads(record["config"])["tasks"]["kind"] == "sinusoid" else {}
+    """What the paper reports of a measured run, if it has the name of a preset."""
+    return PAPER_ERROR.get(record["run"].removesuffix("-10shot"), {})
 
 
 def number(value: dict[str, Any]) -> str:
@@ -196,12 +222,30 @@ def _without_steps(settings: list[str]) -> set[str]:
     return {setting for setting in settings if not setting.startswith("training.steps=")}
 
 
-def _sinusoid_row(record: dict[str, Any]) -> str:
-    command = "`make demo`" if record["run"] == "demo" else _train_command(record)
+def _sinusoid_row(records: list[dict[str, Any]]) -> str:
+    name = records[0]["run"]
+    command = "`make demo`" if name == "demo" else ", ".join(map(_train_command, records))
+    metrics = {metric: value for record in records for metric, value in record["metrics"].items()}
+    paper = PAPER_ERROR.get(_preset(name), {})
     # Seconds on a CPU depend on whose it is and what else it does; they are not reported.
-    gpu = record["device"] != "cpu"
-    speed = (f"{record['train_seconds']:.0f}", f"{record['steps_per_second']:,.0f}") if gpu else ("", "")
-    return f"| {command} | {' | '.join((*(number(record['metrics'][m]) for m in PAPER), *speed))} |"
+    timed = [record for record in records if record["device"] != "cpu"]
+    cells = (
+        command,
+        *(number(metrics[m]) for m in _METAFUN),
+        *(_published(paper.get(m), 3) for m in _METAFUN),
+        ", ".join(f"{record['train_seconds']:.0f}" for record in timed),
+        ", ".join(f"{record['steps_per_second']:,.0f}" for record in timed),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _published(value: tuple[float, float] | None, digits: int) -> str:
+    return "" if value is None else f"{value[0]:.{digits}f} ± {value[1]:.{digits}f}"
+
+
+def _preset(run: str) -> str:
+    """Of the runs that were recorded for a table: their folders add what was changed."""
+    return run.removesuffix("-cosine")
 
 
 def _processes_row(record: dict[str, Any]) -> str:
@@ -237,7 +281,24 @@ def _curves_row(record: dict[str, Any], shots: int) -> str:
 
 
 def _train_command(record: dict[str, Any]) -> str:
-    return f"`metafun train {record['run']} --seeds {len(tomllib.loads(record['config'])['training']['seeds'])}`"
+    return f"`metafun train {_arguments(record, _preset(record['run']))}`"
+
+
+# What the seeds, the data and the protocol decide, and what is the same in words.
+_UNSAID = {"training.seeds", "training.stop", "training.validate_every", "training.patience", "training.chunk"}
+_UNSAID |= {"tasks.data", "tasks.features", "tasks.fingerprint", "tasks.train_on"}
+
+
+def _arguments(record: dict[str, Any], preset: str) -> str:
+    """The preset, the number of seeds, and the settings that the run does not share with the preset as it is now."""
+    there, now = (flatten(table) for table in (tomllib.loads(record["config"]), to_table(load_config(preset))))
+    said = {key: value for key, value in there.items() if key in now and key not in _UNSAID}
+    changed = [f" --set {key}={value}" for key, value in said.items() if now[key] != _tuple(value)]
+    return f"{preset} --seeds {len(there['training.seeds'])}{''.join(changed)}"
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _spread(value: dict[str, Any]) -> str:
@@ -247,18 +308,16 @@ def _spread(value: dict[str, Any]) -> str:
 
 def _features_row(record: dict[str, Any]) -> str:
     config = tomllib.loads(record["config"])
-    seeds = len(config["training"]["seeds"])
-    command = f"metafun protocol {record['preset']} --data {config['tasks']['data']} --seeds {seeds}"
+    preset, shots = record["preset"], config["tasks"]["shots"]
     accuracy = next(value for name, value in record["metrics"].items() if name.startswith("accuracy"))
     ece = next(value for name, value in record["metrics"].items() if name.startswith("ece"))
-    paper = PAPER_ACCURACY.get(record["preset"])
     cells = (
-        f"`{command}`",
+        f"`metafun protocol {_arguments(record, preset)} --data {config['tasks']['data']}`",
         f"{100 * accuracy['mean']:.2f}" + ("" if accuracy["std"] is None else f" ± {100 * accuracy['std']:.2f}"),
         f"± {100 * accuracy['interval']:.2f}",
         f"{ece['mean']:.3f}",
         f"{record['validation']['step']:,}",
-        "" if paper is None else f"{paper[0]:.2f} ± {paper[1]:.2f}",
+        _published(PAPER_ACCURACY.get(re.sub(r"\dshot", f"{shots}shot", preset)), 2),
     )
     return f"| {' | '.join(cells)} |"
 

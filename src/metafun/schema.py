@@ -68,6 +68,8 @@ def _same_kind(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
 
 
 def _value(hint: Any, value: Any, path: str) -> Any:
+    if hint is Any:
+        return value
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         checked, bounds = _value(arguments[0], value, path), arguments[1]

@@ -1,4 +1,4 @@
-"""The command line: metafun demo | train | evaluate | protocol | plot | data | info."""
+"""The command line: metafun demo | train | evaluate | protocol | search | plot | data | info."""
 
 import os
 import sys
@@ -7,12 +7,12 @@ from pathlib import Path
 import jax
 
 from ..devices import use_all_cores
-from . import data, demos, experiments, protocol
+from . import data, demos, experiments, protocol, search
 from .console import app
 
 app.add_typer(data.app, name="data")
 
-__all__ = ["app", "data", "demos", "experiments", "main", "protocol"]
+__all__ = ["app", "data", "demos", "experiments", "main", "protocol", "search"]
 
 
 def main() -> None:

@@ -2,12 +2,10 @@
 
 import contextlib
 import dataclasses
-import itertools
 import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import reduce
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,14 +17,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from .. import __version__
-from ..config import Config, EpisodesConfig, load_config, parse_config, parse_setting
+from ..config import Config, EpisodesConfig, load_config, parse_setting, with_changes
 from ..data.table import counted
 from ..errors import InvalidConfig
 from ..evaluation import evaluate
 from ..nn import count_parameters
 from ..report import number, published
 from ..runs import Run
-from ..schema import flatten, merge, nested, to_table
+from ..schema import flatten, to_table
 from .console import err, out
 
 Settings = Annotated[
@@ -105,7 +103,7 @@ def train(run: Run, title: str = "training") -> None:
     end, seeds, variants = run.config.training.end, len(run.config.training.seeds), len(run.config.variants())
     what = f"{end:,} steps, {counted(seeds, 'seeds')}" + (f" of {variants} variants" if variants > 1 else "")
     err.print(escape(f"{run.path}: {title}, {what}, on {run.config.tasks.trained_on}"))
-    with Progress(*columns, console=err, disable=not err.is_terminal) as bar, _stop_signal() as stopped:
+    with Progress(*columns, console=err, disable=not err.is_terminal) as bar, stop_signal() as stopped:
         task = bar.add_task("", total=end, loss="…", rate="compiling, …")
         for report in run.train():
             loss, rate = f"{np.nanmean(report.loss):.4f}", f"{report.tasks_per_second:,.0f}"
@@ -126,7 +124,7 @@ def varied(run: Run, variant: int | None = None) -> str:
 
 
 @contextlib.contextmanager
-def _stop_signal() -> Iterator[threading.Event]:
+def stop_signal() -> Iterator[threading.Event]:
     """Ctrl-C asks for a stop after this chunk: raised inside JAX's callbacks it would be lost. A second one insists."""
     stopped = threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -150,7 +148,7 @@ def measure(
     run: Run, which: str = "best", changes: Mapping[str, Any] | None = None, data: str | None = None
 ) -> dict[str, Any]:
     """The metrics over the seeds, and all one needs to know where the numbers come from."""
-    config = parse_config(reduce(merge, itertools.starmap(nested, (changes or {}).items()), to_table(run.variant)))
+    config = with_changes(run.variant, changes or {})
     if data is not None:
         tasks = dataclasses.replace(expect_episodes(config), data=data, fingerprint=None)
         config = dataclasses.replace(config, tasks=tasks)

@@ -1,8 +1,9 @@
 """Every choice and every default: a frozen dataclass per component, each with `build`."""
 
 from .experiment import Config, TrainingConfig, parse_config
-from .load import describe_preset, load_config, parse_setting, parse_toml, presets
+from .load import describe_preset, load_config, parse_setting, parse_toml, presets, with_changes
 from .model import MetaFunConfig
+from .space import Space, load_space, spaces
 from .tasks import CurvesConfig, EpisodesConfig, EvaluationConfig, SinusoidConfig
 
 __all__ = [
@@ -12,11 +13,15 @@ __all__ = [
     "EvaluationConfig",
     "MetaFunConfig",
     "SinusoidConfig",
+    "Space",
     "TrainingConfig",
     "describe_preset",
     "load_config",
+    "load_space",
     "parse_config",
     "parse_setting",
     "parse_toml",
     "presets",
+    "spaces",
+    "with_changes",
 ]

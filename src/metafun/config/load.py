@@ -1,7 +1,7 @@
 """Configurations from presets, TOML files and single settings."""
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,20 @@ def presets() -> list[str]:
 
 def load_config(source: str, settings: Sequence[str] = (), changes: Mapping[str, Any] | None = None) -> Config:
     """A preset's name or the path of a TOML file, with `key.path=value` settings laid on top, and `changes` by key."""
-    # Settings are joined first, so that their order does not matter where one of them names another kind.
+    return parse_config(_changed(_table(source), [*map(parse_setting, settings), *(changes or {}).items()]))
+
+
+def with_changes(config: Config, changes: Mapping[str, Any]) -> Config:
+    """A configuration with some settings changed, by key."""
+    return parse_config(_changed(to_table(config), changes.items()))
+
+
+def _changed(table: Mapping[str, Any], changes: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    # Changes are joined first, so that their order does not matter where one of them names another kind.
     joined: dict[str, Any] = {}
-    for setting in settings:
-        joined = merge(joined, nested(*parse_setting(setting)))
-    for key, value in (changes or {}).items():
+    for key, value in changes:
         joined = merge(joined, nested(key, value))
-    return parse_config(merge(_table(source), joined))
+    return merge(table, joined)
 
 
 def parse_toml(text: str, name: str) -> dict[str, Any]:

@@ -53,8 +53,11 @@ def plot_comparison(models: Mapping[str, Learner], tasks: Sinusoid, seed: int, p
             error = float(jnp.square(prediction.mean[-1] - task.target.y).mean())
             axis.set_title(f"{name}, MSE {error:.4f}", fontsize=10)
         row[0].set_ylabel("y")
-    last = rows[0, 0].get_lines()
-    figure.legend(handles=last, loc="outside lower center", fontsize=8, frameon=False, ncols=len(last))
+    # Models differ in how many updates they make; the shades in between speak for themselves.
+    truth, before, *_, after, context = rows[0, 0].get_lines()
+    labels = ("truth", "before any update", "after the last one", "context")
+    handles = (truth, before, after, context)
+    figure.legend(handles, labels, loc="outside lower center", fontsize=8, frameon=False, ncols=len(labels))
     return save(figure, path)
 
 

@@ -1,0 +1,121 @@
+"""A search space: where the settings of a trial are drawn from."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from ..errors import InvalidConfig, suggest
+from ..schema import flatten, parse, to_table
+from .experiment import Config
+from .load import parse_toml, with_changes
+
+
+@dataclass(frozen=True)
+class Range:
+    """One of `choices`, or a number between two others, both included.
+
+    The settings in `also` get the same value, where the configuration has them.
+    """
+
+    choices: tuple[Any, ...] | None = None
+    integers: tuple[int, int] | None = None
+    uniform: tuple[float, float] | None = None
+    log_uniform: tuple[float, float] | None = None
+    also: tuple[str, ...] = ()
+
+    @property
+    def examples(self) -> tuple[Any, ...]:
+        """What must fit for all values to fit."""
+        return next(filter(None, (self.choices, self.integers, self.uniform, self.log_uniform)))
+
+
+@dataclass(frozen=True)
+class Space:
+    """The settings that a search decides, each with its range; all others are those of `config`."""
+
+    config: Config
+    ranges: dict[str, Range]
+
+    def configure(self, values: Mapping[str, Any]) -> Config:
+        """The configuration of one trial."""
+        config = with_changes(self.config, values)
+        there = flatten(to_table(config))
+        also = {other: value for key, value in values.items() for other in self.ranges[key].also if other in there}
+        return with_changes(config, also)
+
+    def together(self, trials: Iterable[Mapping[str, Any]]) -> Config:
+        """One configuration for trials that differ in nothing but `numbers`: they vary."""
+        configs = [self.configure(values) for values in trials]
+        tables = [flatten(to_table(config)) for config in configs]
+        keys = [key for key in tables[0] if len({repr(table[key]) for table in tables}) > 1]
+        vary = {key: tuple(table[key] for table in tables) for key in keys}
+        return with_changes(configs[0], {"vary": vary}) if vary else configs[0]
+
+    @cached_property
+    def numbers(self) -> set[str]:
+        """Settings whose values can be tried in one run."""
+        return {key for key, values in self.ranges.items() if self._varies(key, values.examples)}
+
+    def _varies(self, key: str, examples: tuple[Any, ...]) -> bool:
+        try:
+            self.together([{key: value} for value in examples])
+        except InvalidConfig:
+            return False
+        return all(isinstance(value, float) for value in examples)
+
+
+def spaces() -> list[str]:
+    """The names of the search spaces shipped with the package."""
+    return sorted(f.name.removesuffix(".toml") for f in _folder().iterdir() if f.name.startswith("space"))
+
+
+def load_space(source: str, config: Config, fixed: Iterable[str] = ()) -> Space:
+    """A shipped space's name or the path of a TOML file, without the settings that stay `fixed` as they are."""
+    if source in spaces():
+        text = (_folder() / f"{source}.toml").read_text("utf-8")
+    elif source.endswith(".toml"):
+        try:
+            text = Path(source).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidConfig(f"cannot read {source}: {error}.") from None
+    else:
+        raise InvalidConfig(f"unknown space '{source}'; {suggest(source, spaces())} A TOML file ends in .toml.")
+    table = parse_toml(text, source)
+    for key in fixed:
+        if key not in table:
+            raise InvalidConfig(f"{source} has no '{key}' that could stay fixed; {suggest(key, table)}")
+    there = flatten(to_table(config))
+    ranges = {}
+    for key, value in table.items():
+        if key in fixed:
+            continue
+        if key not in there:
+            raise InvalidConfig(f"{source}: the configuration has no setting '{key}'; {suggest(key, there)}")
+        if not isinstance(value, Mapping):
+            raise InvalidConfig(f"{source}: {key} = {value!r}, but it must be a table such as uniform = [0.0, 1.0].")
+        ranges[key] = _check(source, key, parse(Range, value, f"{key}."))
+    space = Space(config, ranges)
+    for key, values in ranges.items():
+        for value in values.examples:
+            space.configure({key: value})
+    return space
+
+
+def _check(source: str, key: str, values: Range) -> Range:
+    kinds = ("choices", "integers", "uniform", "log_uniform")
+    given = [kind for kind in kinds if getattr(values, kind) is not None]
+    if len(given) != 1:
+        raise InvalidConfig(f"{source}: {key} must have one of {', '.join(kinds)}, not {len(given)} of them.")
+    low, *rest = values.examples or (None,)
+    if low is None:
+        raise InvalidConfig(f"{source}: {key} has no choices.")
+    if given != ["choices"] and (rest[0] < low or (given == ["log_uniform"] and low <= 0)):
+        raise InvalidConfig(f"{source}: {key} = {list(values.examples)}: the least comes first, and has a logarithm.")
+    return values
+
+
+def _folder() -> Any:
+    return resources.files("metafun") / "paper"
