@@ -13,7 +13,7 @@ import pytest
 import safetensors.numpy
 
 import metafun.runs
-from examples import TINY
+from examples import TINY, quick
 from metafun import load_model
 from metafun.config import load_config
 from metafun.devices import task_mesh
@@ -145,12 +145,14 @@ app(sys.argv[1:])
 def test_killed_at_any_moment_it_resumes_to_the_same_bits(tmp_path, how):
     settings = [part for setting in [*TINY, "training.steps=2000"] for part in ("--set", setting)]
     command = [sys.executable, "-c", TRAIN, "train", "sinusoid", *settings]
-    subprocess.run([*command, "--out", tmp_path / "whole"], check=True, capture_output=True)
+    subprocess.run([*command, "--out", tmp_path / "whole"], check=True, capture_output=True, env=quick())
 
     kills = 0
     for attempt in range(4):
         extra = ["--resume"] if attempt else []
-        process = subprocess.Popen([*command, "--out", tmp_path / "broken", *extra], stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [*command, "--out", tmp_path / "broken", *extra], stderr=subprocess.PIPE, text=True, env=quick()
+        )
         if attempt < 3:
             wait_for_progress(tmp_path / "broken", process)
             process.send_signal(how)

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -134,7 +135,7 @@ def _follow(study: Any, moments: Any, trials: int) -> None:
 
 def _report(study: Any, ranges: Any, preset: str, folder: Path, as_json: bool) -> None:
     from .. import search as searching
-    from ..plots.search import plot_search
+    from ..plots.search import plot_parallel, plot_slices
 
     done = searching.finished(study)
     write_atomically(folder / "best.toml", searching.winner(study, ranges, preset).encode())
@@ -148,7 +149,12 @@ def _report(study: Any, ranges: Any, preset: str, folder: Path, as_json: bool) -
         for t in done
     ]
     results: dict[str, Any] = {"study": study.study_name, "trials": rows, "best": str(folder / "best.toml")}
-    results["figures"] = [str(path) for path in plot_search(study, folder)]
+    shown = [(t.params, searching.error(t), t.value is not None) for t in done if np.isfinite(searching.error(t))]
+    figures = [
+        plot(ranges.ranges, shown, folder / name)
+        for plot, name in ((plot_parallel, "parallel.png"), (plot_slices, "slices.png"))
+    ]
+    results["figures"] = list(map(str, figures))
     write_json(folder / "search.json", results)
     if as_json:
         print(json.dumps(results))

@@ -29,7 +29,8 @@ class Range:
     @property
     def examples(self) -> tuple[Any, ...]:
         """What must fit for all values to fit."""
-        return next(filter(None, (self.choices, self.integers, self.uniform, self.log_uniform)))
+        given = (self.choices, self.integers, self.uniform, self.log_uniform)
+        return next(values for values in given if values is not None)
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,12 @@ class Space:
         """One configuration for trials that differ in nothing but `numbers`: they vary."""
         configs = [self.configure(values) for values in trials]
         tables = [flatten(to_table(config)) for config in configs]
-        keys = [key for key in tables[0] if len({repr(table[key]) for table in tables}) > 1]
-        vary = {key: tuple(table[key] for table in tables) for key in keys}
-        return with_changes(configs[0], {"vary": vary}) if vary else configs[0]
+        if len(configs) == 1:
+            return configs[0]
+        differ = [key for key in tables[0] if len({repr(table[key]) for table in tables}) > 1]
+        # Trials may come out the same; each is a variant nevertheless.
+        keys = differ or [key for key in self.ranges if isinstance(tables[0][key], float)][:1]
+        return with_changes(configs[0], {"vary": {key: tuple(table[key] for table in tables) for key in keys}})
 
     @cached_property
     def numbers(self) -> set[str]:

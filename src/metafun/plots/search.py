@@ -1,28 +1,94 @@
-"""What a search found: every trial as a line over its settings, and the error over each of them."""
+"""What a search found: every trial as a line over its settings, and its error over each of them."""
 
-import warnings
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-import optuna
-from optuna.visualization.matplotlib import plot_parallel_coordinate, plot_slice
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from .style import save
+from ..config.space import Range
+from .style import BLUE, GREY, INK, RED, SHADES, plain, save
+
+# One trial: its settings, its error, and whether it was trained to the end.
+Trials = Sequence[tuple[Mapping[str, Any], float, bool]]
 
 
-def plot_search(study: optuna.Study, folder: Path) -> list[Path]:
-    """parallel.png and slices.png, once two trials are finished."""
-    if len(study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))) < 2:
-        return []
-    matplotlib.use("Agg")
-    draw: dict[str, Callable[..., Any]] = {"parallel": plot_parallel_coordinate, "slices": plot_slice}
-    paths = []
-    for name, function in draw.items():
-        with warnings.catch_warnings(action="ignore"):  # both are called experimental
-            axes = function(study, target_name="validation error")
-        figure = (axes if hasattr(axes, "figure") else axes.flat[0]).figure
-        figure.set_size_inches(max(8, 1.6 * len(study.best_params)), 4.5)
-        paths.append(save(figure, folder / f"{name}.png"))
-    return paths
+def plot_parallel(ranges: Mapping[str, Range], trials: Trials, path: Path) -> Path:
+    """An upright line for each setting and one for the error; the darker a trial, the better, and the best is red."""
+    figure = Figure(figsize=(1.5 * (len(ranges) + 1) + 1, 4.2), layout="constrained")
+    axis, errors = figure.subplots(), np.array([error for _, error, _ in trials])
+    heights = [_place(values, [settings[key] for settings, *_ in trials]) for key, values in ranges.items()]
+    low, high = errors.min(), max(errors.max(), errors.min() + 1e-12)
+    lines = np.stack([*heights, (errors - low) / (high - low)])
+    rank = errors.argsort().argsort() / max(len(errors) - 1, 1)
+    for i in errors.argsort()[::-1]:
+        best = rank[i] == 0
+        axis.plot(
+            lines[:, i], color=RED if best else SHADES(0.95 - 0.75 * rank[i]), lw=2 if best else 1, zorder=2 + best
+        )
+    for x, values in enumerate(ranges.values()):
+        axis.axvline(x, color=GREY, lw=0.8, zorder=1)
+        for height, label in _ticks(values):
+            axis.annotate(label, (x, height), (4, 0), textcoords="offset points", fontsize=7, color=INK, va="center")
+    for height, error in ((0, low), (1, high)):
+        axis.annotate(
+            f"{error:.3f}", (len(ranges), height), (4, 0), textcoords="offset points", fontsize=7, va="center"
+        )
+    axis.axvline(len(ranges), color=GREY, lw=0.8, zorder=1)
+    axis.set_xticks(range(len(ranges) + 1), [*map(_name, ranges), "validation\nerror"], fontsize=8)
+    axis.set(yticks=[], xlim=(-0.2, len(ranges) + 0.6), ylim=(-0.05, 1.05))
+    axis.spines[:].set_visible(False)
+    return save(figure, path)
+
+
+def plot_slices(ranges: Mapping[str, Range], trials: Trials, path: Path) -> Path:
+    """The error of every trial over each of its settings; those that were given up are hollow, the best is red."""
+    columns = min(4, len(ranges))
+    rows = -(-len(ranges) // columns)
+    figure = Figure(figsize=(3 * columns, 2.5 * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, sharey=True, squeeze=False)
+    errors = np.array([error for _, error, _ in trials])
+    ended = np.array([finished for *_, finished in trials])
+    for axis, (key, values) in zip(axes.flat, ranges.items(), strict=False):
+        x = _place(values, [settings[key] for settings, *_ in trials])
+        axis.scatter(x[ended], errors[ended], s=18, color=BLUE, alpha=0.8, lw=0)
+        axis.scatter(x[~ended], errors[~ended], s=18, facecolors="none", edgecolors=GREY)
+        axis.scatter(x[errors.argmin()], errors.min(), s=40, color=RED, zorder=3)
+        _label(axis, key, values)
+    for axis in axes.flat[len(ranges) :]:
+        axis.set_visible(False)
+    for row in axes:
+        row[0].set_ylabel("validation error", fontsize=8)
+    return save(figure, path)
+
+
+def _label(axis: Axes, key: str, values: Range) -> None:
+    heights, labels = zip(*_ticks(values), strict=True)
+    axis.set_xticks(heights, labels, fontsize=8)
+    axis.set_xlabel(_name(key).replace("\n", " "), fontsize=8)
+    axis.set_xlim(-0.1, 1.1)
+    plain(axis)
+
+
+def _name(key: str) -> str:
+    """`model.decoder.dropout` as decoder dropout, in two lines."""
+    return "\n".join(key.split(".")[-2:]).removeprefix("model\n").removeprefix("training\n").replace("_", " ")
+
+
+def _place(values: Range, found: Sequence[Any]) -> Float[np.ndarray, " trials"]:
+    """Between 0 and 1, where the range ends; choices stand in their order."""
+    if values.choices is not None:
+        return np.array([values.choices.index(value) for value in found]) / max(len(values.choices) - 1, 1)
+    low, high, numbers = *values.examples, np.asarray(found, float)
+    if values.log_uniform is not None:
+        low, high, numbers = np.log(low), np.log(high), np.log(numbers)
+    return (numbers - low) / max(high - low, 1e-12)
+
+
+def _ticks(values: Range) -> list[tuple[float, str]]:
+    examples = values.examples if values.integers is None else range(values.integers[0], values.integers[1] + 1)
+    labels = [f"{example:g}" if isinstance(example, (int, float)) else str(example) for example in examples]
+    return list(zip(_place(values, list(examples)).tolist(), labels, strict=True))

@@ -1,0 +1,234 @@
+"""Hyperparameter search: spaces, studies that many workers share, interruption, storage that is not there."""
+
+import getpass
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+from typer.testing import CliRunner
+
+from examples import TINY_EPISODES, clusters, quick
+from metafun.cli import app
+from metafun.config import load_config, load_space
+from metafun.data.stored import save
+from metafun.errors import InvalidConfig, InvalidSearch
+from metafun.runs import Run
+from metafun.search import finished, forget, open_study, running, winner, work
+
+SPACE = """
+["model.iterations"]
+integers = [1, 2]
+
+["model.initial.kind"]
+choices = ["zero", "parametric"]
+
+["training.learning_rate"]
+log_uniform = [1e-4, 1e-1]
+
+["model.decoder.dropout"]
+uniform = [0.0, 0.5]
+also = ["model.initial.dropout"]
+"""
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path, monkeypatch):
+    monkeypatch.setenv("METAFUN_DATA", str(tmp_path / "data"))
+    save(clusters(), tmp_path / "data", "a test")
+
+
+@pytest.fixture
+def space(tmp_path):
+    (tmp_path / "space.toml").write_text(SPACE)
+    return load_space(str(tmp_path / "space.toml"), tiny())
+
+
+def tiny(*settings):
+    return load_config("features", [*TINY_EPISODES, "tasks.data=clusters", *settings])
+
+
+def all_trials(study):
+    return study.get_trials(deepcopy=False)
+
+
+def test_the_space_of_the_paper_fits_its_presets():
+    for preset, fixed in (("mini-dfp-1shot", []), ("mini-kfp-5shot", ["model.step_size"])):
+        space = load_space("space-table4", load_config(preset), fixed)
+        assert len(space.ranges) == 11 - len(fixed)
+        assert {"training.learning_rate", "model.decoder.dropout", "model.l2"} <= space.numbers
+        assert not {"model.iterations", "model.initial.kind", "model.representation"} & space.numbers
+
+
+def test_settings_that_go_together(space):
+    config = space.configure({"model.initial.kind": "parametric", "model.decoder.dropout": 0.25})
+    assert config.model.initial.dropout == config.model.decoder.dropout == 0.25
+    both = space.together([{"model.decoder.dropout": 0.1}, {"model.decoder.dropout": 0.2}])
+    assert both.vary == {"model.decoder.dropout": (0.1, 0.2)}, "there is no initial dropout to go with it"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('["model.iteration"]\nintegers = [1, 2]', "no setting 'model.iteration'; did you mean 'model.iterations'"),
+        ('["model.iterations"]\ninteger = [1, 2]', "unknown key 'model.iterations.integer'; did you mean 'integers'"),
+        ('["model.iterations"]\nintegers = [2, 1]', "the least comes first"),
+        ('["model.iterations"]\nintegers = [1, 2]\nuniform = [0, 1]', "one of choices, integers, uniform, log_uniform"),
+        ('["model.iterations"]\nchoices = []', "has no choices"),
+        ('["model.iterations"]\nintegers = [1, 1000]', "model.iterations = 1000, but it must be between"),
+        ('["model.initial.kind"]\nchoices = ["zero", "one"]', "model.initial.kind = 'one' is not known"),
+        ('["training.learning_rate"]\nlog_uniform = [0.0, 1.0]', "has a logarithm"),
+        ('"model.iterations" = 3', "must be a table such as uniform"),
+        ("[", "not valid TOML"),
+    ],
+)
+def test_a_space_with_a_mistake_is_refused(tmp_path, text, message):
+    (tmp_path / "wrong.toml").write_text(text)
+    with pytest.raises(InvalidConfig, match=message.replace("[", r"\[")):
+        load_space(str(tmp_path / "wrong.toml"), tiny())
+    with pytest.raises(InvalidConfig, match="unknown space 'table'"):
+        load_space("table", tiny())
+    with pytest.raises(InvalidConfig, match=r"no 'model\.step' that could stay fixed; did you mean 'model.step_size'"):
+        load_space("space-table4", tiny(), ["model.step"])
+
+
+def test_a_search_that_is_stopped_goes_on_and_does_nothing_twice(space, tmp_path):
+    journal, folder = str(tmp_path / "journal"), tmp_path / "worker"
+    options = {"trials": 5, "batch": 2}
+    moments = work(open_study("s", journal, space, pruner="none"), space, folder, **options)
+    for _ in range(4):  # the first trials are in the middle of their training
+        next(moments)
+    moments.close()
+    study = open_study("s", journal, space, pruner="none")
+    assert [t.number for t in running(study)] == [0, 1]
+    first = list(work(study, space, folder, **options))
+    assert first[0].trials == (0, 1) and first[1].report.record.step > 30, "not from the start"
+    assert [t.state for t in all_trials(study)] == [TrialState.COMPLETE] * 5 and not running(study)
+    assert list(work(study, space, folder, **options)) == [], "nothing is left to do"
+    for path in folder.iterdir():
+        trials = [t for t in all_trials(study) if t.user_attrs["run"] == str(path)]
+        run = Run(path)
+        assert len(run.config.variants()) == len(trials)
+        shapes = {(t.params["model.iterations"], t.params["model.initial.kind"]) for t in trials}
+        assert len(shapes) == 1, "what is trained together has one shape"
+        assert [v.training.learning_rate for v in run.config.variants()] == pytest.approx(
+            [t.params["training.learning_rate"] for t in trials]
+        )
+        assert [t.value for t in trials] == pytest.approx(list(run.record.best_error))
+
+
+def test_one_that_was_being_asked_for_is_replaced(space, tmp_path):
+    study = open_study("s", str(tmp_path / "journal"), space)
+    lost, half = study.ask(), study.ask()
+    half.set_user_attr("run", str(tmp_path.resolve() / "worker" / "trials-00001"))
+    half.suggest_int("model.iterations", 1, 2)
+    list(work(study, space, tmp_path / "worker", trials=2, batch=2))
+    assert [t.state for t in all_trials(study)] == [TrialState.RUNNING, TrialState.FAIL, TrialState.COMPLETE]
+    assert forget(study) == 1 and lost.number == 0
+    list(work(study, space, tmp_path / "worker", trials=2, batch=2))
+    assert len(finished(study)) == 2 and not running(study)
+
+
+def test_hopeless_trials_are_given_up(tmp_path):
+    (tmp_path / "space.toml").write_text('["training.learning_rate"]\nchoices = [1e-2, 1e-9]')
+    space = load_space(str(tmp_path / "space.toml"), tiny())
+    study = open_study("s", str(tmp_path / "journal"), space, pruner="median")
+    list(work(study, space, tmp_path / "worker", trials=16, batch=8))
+    assert len(finished(study)) == 16
+    given_up = [t for t in finished(study) if t.state == TrialState.PRUNED]
+    assert given_up and {t.params["training.learning_rate"] for t in given_up} == {1e-9}
+    assert "learning_rate = 0.01" in winner(study, space, "features")
+
+
+def test_from_search_to_training(tmp_path, space):
+    settings = [part for setting in TINY_EPISODES for part in ("--set", setting) if "steps" not in setting]
+    common = ["search", "features", "--data", "clusters", "--space", str(tmp_path / "space.toml"), "--steps", "40"]
+    common += ["--out", str(tmp_path / "out"), *settings]
+    found = CliRunner().invoke(app, [*common, "--trials", "3", "--batch", "2", "--json"])
+    assert found.exit_code == 0, found.output
+    results = json.loads(found.stdout)
+    assert len(results["trials"]) == 3 and all(Path(figure).stat().st_size > 1000 for figure in results["figures"])
+    errors = [trial["error"] for trial in results["trials"] if trial["finished"]]
+    assert errors == sorted(errors)
+    config = load_config(results["best"])
+    assert config.training.learning_rate == results["trials"][0]["settings"]["training.learning_rate"]
+
+    refused = CliRunner().invoke(app, common)
+    assert refused.exit_code == 2 and "add --resume" in refused.stderr
+    more = CliRunner().invoke(app, [*common, "--trials", "4", "--resume"])
+    assert more.exit_code == 0 and "the best 4 of 4 trials" in more.stdout
+    other = CliRunner().invoke(app, [*common, "--steps", "60", "--resume"])
+    assert other.exit_code == 2 and "another configuration or space" in other.stderr
+    typo = CliRunner().invoke(app, [*common, "--sampler", "randon"])
+    assert typo.exit_code == 2 and "did you mean 'random'" in typo.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("postgresql://me:secret@127.0.0.1:1/there", "onnection refused"),
+        ("nothing://there", "Can't load plugin"),
+        ("/nowhere/to/be/found/journal", "No such file"),
+    ],
+)
+def test_a_storage_that_is_not_there(space, url, reason):
+    began = time.monotonic()
+    with pytest.raises(InvalidSearch, match=reason) as error:
+        open_study("s", url, space)
+    assert "secret" not in str(error.value) and time.monotonic() - began < 15
+
+
+@pytest.fixture
+def postgresql(tmp_path_factory):
+    """A server of its own, from Debian's packages, that is reached through a socket."""
+    binaries = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    if not binaries:
+        pytest.skip("needs a PostgreSQL server in /usr/lib/postgresql")
+    user = "postgres" if getpass.getuser() == "root" else getpass.getuser()
+    run = ["runuser", "-u", user, "--"] if user != getpass.getuser() else []
+    folder = Path(subprocess.check_output([*run, "mktemp", "-d"], text=True).strip())
+    options = f"-k {folder} -c listen_addresses='' -c fsync=off"
+    subprocess.run([*run, binaries[-1] / "initdb", "-D", folder / "db", "-A", "trust"], check=True, capture_output=True)
+    control = [*run, binaries[-1] / "pg_ctl", "-D", folder / "db", "-l", folder / "log", "-w"]
+    subprocess.run([*control, "-o", options, "start"], check=True, stdout=subprocess.DEVNULL)
+    try:
+        yield f"postgresql://{user}@/postgres?host={folder}"
+    finally:
+        subprocess.run([*control, "-m", "immediate", "stop"], check=True, stdout=subprocess.DEVNULL)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["journal", "postgresql"])
+def test_two_workers_lose_nothing_and_do_nothing_twice(kind, request, tmp_path):
+    (tmp_path / "space.toml").write_text('["training.learning_rate"]\nlog_uniform = [1e-4, 1e-1]')
+    storage = request.getfixturevalue("postgresql") if kind == "postgresql" else str(tmp_path / "journal")
+    settings = [part for setting in TINY_EPISODES for part in ("--set", setting) if "steps" not in setting]
+    common = [sys.executable, "-m", "metafun.cli", "search", "features", "--data", "clusters", "--steps", "20"]
+    common += ["--space", str(tmp_path / "space.toml"), "--storage", storage, "--study", "shared"]
+    common += ["--trials", "7", "--batch", "2", "--pruner", "none", *settings]
+    workers = [
+        subprocess.Popen([*common, "--out", str(tmp_path / name)], env=quick(), stderr=subprocess.PIPE, text=True)
+        for name in ("a", "b")
+    ]
+    for worker in workers:
+        _, stderr = worker.communicate(timeout=300)
+        assert worker.returncode == 0, stderr
+
+    url = (
+        storage
+        if kind == "postgresql"
+        else optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(storage))
+    )
+    trials = [t for t in all_trials(optuna.load_study(study_name="shared", storage=url)) if t.state != TrialState.FAIL]
+    assert [t.state for t in trials] == [TrialState.COMPLETE] * 7
+    folders = [path for name in ("a", "b") for path in (tmp_path / name / "worker-0").iterdir()]
+    assert {t.user_attrs["run"] for t in trials} == {str(path.resolve()) for path in folders}
+    assert sum(len(Run(path).config.variants()) for path in folders) == 7
+    rates = [t.params["training.learning_rate"] for t in trials]
+    assert len(set(rates)) == 7, "no two workers drew the same"
