@@ -10,7 +10,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "metafun"
 FLOORS = [
     {"cli"},
     {"__init__"},
-    {"plots", "protocol", "report"},
+    {"plots", "protocol", "report", "paper"},
     {"search"},
     {"runs"},
     {"training", "evaluation", "checkpoint"},

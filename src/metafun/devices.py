@@ -35,6 +35,11 @@ def jit(function: Callable) -> Any:
     return eqx.filter_jit(function, **options)  # type: ignore[call-overload]
 
 
+def forget_programs() -> None:
+    """Lets go of what was compiled: a process can map only so many pieces of memory, and each program is some."""
+    jax.clear_caches()
+
+
 def task_mesh(tasks: int) -> Mesh:
     """As many local devices as divide the tasks evenly."""
     devices = jax.local_devices()

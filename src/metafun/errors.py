@@ -32,6 +32,10 @@ class InvalidSearch(MetaFunError):
     """A study that cannot be reached, or is another one."""
 
 
+class InvalidResults(MetaFunError):
+    """Measurements that cannot be read, or that another process is adding to."""
+
+
 class Diverged(MetaFunError):
     """Training met a loss that is not finite."""
 

@@ -22,6 +22,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from .config import Space
 from .config.space import Range
+from .devices import forget_programs
 from .errors import Diverged, InvalidSearch
 from .runs import Report, Run
 from .schema import flatten, merge, nested, to_table
@@ -90,6 +91,7 @@ def work(
         yield from _train(study, space, begun)
     while asked := _ask(study, space, folder, trials, batch, SAMPLERS[sampler], seed):
         yield from _train(study, space, asked)
+        forget_programs()
 
 
 def finished(study: optuna.Study) -> list[FrozenTrial]:

@@ -15,6 +15,8 @@ from ..task import Points, Task
 
 # The least standard deviation, as its authors have it.
 LEAST = 1e-10
+# Where features are few, the steps on z can lead so far that exp(s) would overflow; a σ of 150 is as good.
+LARGEST_S = 5.0
 
 
 class Classifier(eqx.Module):
@@ -112,7 +114,7 @@ class LEO(Learner):
 
 def deviation(s: Float[Array, "k d"], offset: float) -> Float[Array, "k d"]:
     """max(exp(s) − (1 − offset), 1e-10): at s = 0 it is the offset."""
-    return jnp.maximum(jnp.exp(s) - (1 - offset), LEAST)
+    return jnp.maximum(jnp.exp(jnp.minimum(s, LARGEST_S)) - (1 - offset), LEAST)
 
 
 def _draw(normal: Normal, points: Float[Array, " k"], key: PRNGKeyArray | None) -> Float[Array, "k d"]:

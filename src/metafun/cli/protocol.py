@@ -2,12 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
 from .. import protocol as steps
+from ..config import Config
 from ..runs import Run
 from . import running
 from .console import AsJson, app, append_json, err, write_json
@@ -42,12 +43,27 @@ def protocol(
     """
     running.check_record(record)
     config = running.configure(preset, settings, seeds, data, vary)
-    steps.check(config)
     folder = out_dir or Path("runs") / f"{Path(preset).stem}-protocol"
+    as_it_is = not settings and not vary and seeds is None and data is None
+    final, chosen = follow(folder, config, overwrite=overwrite, resume=resume, as_it_is=as_it_is)
+    results = running.measure(final) | {"run": folder.name, "preset": preset, "validation": chosen}
+    if as_json:
+        print(json.dumps(results))
+    else:
+        running.show(results)
+    err.print(escape(f"the model is in {final.path}. Next: metafun plot {final.path}"))
+    write_json(folder / "evaluation.json", results)
+    append_json(record, results)
+
+
+def follow(
+    folder: Path, config: Config, *, overwrite: bool, resume: bool, as_it_is: bool = False
+) -> tuple[Run, dict[str, Any]]:
+    """Both trainings: the run that is to be tested, and what was chosen on val."""
+    steps.check(config)
     tune_path, final_path = steps.paths(folder)
     if overwrite and (final_path / "config.toml").exists():
         Run(final_path).clear()  # it belongs to the tuning that is about to go
-    as_it_is = not settings and not vary and seeds is None and data is None
     tuned = running.open_run(tune_path, config, overwrite=overwrite, resume=resume, as_it_is=as_it_is)
     running.train(tuned, "tuning")
     chosen = steps.choose(tuned)
@@ -55,11 +71,4 @@ def protocol(
     err.print(escape(f"val is best after {chosen['step']} steps{best}: accuracy {1 - chosen['error']:.2%}"))
     final = running.open_run(final_path, steps.final_config(tuned), overwrite=overwrite, resume=resume)
     running.train(final, "final training")
-    results = running.measure(final) | {"run": folder.name, "preset": preset, "validation": chosen}
-    if as_json:
-        print(json.dumps(results))
-    else:
-        running.show(results)
-    err.print(escape(f"the model is in {final_path}. Next: metafun plot {final_path}"))
-    write_json(folder / "evaluation.json", results)
-    append_json(record, results)
+    return final, chosen

@@ -19,7 +19,7 @@ from rich.table import Table
 from .. import __version__
 from ..config import Config, EpisodesConfig, load_config, parse_setting, with_changes
 from ..data.table import counted
-from ..errors import InvalidConfig
+from ..errors import InvalidConfig, InvalidRun
 from ..evaluation import evaluate
 from ..nn import count_parameters
 from ..report import number, published
@@ -210,6 +210,9 @@ def compare(runs: Sequence[Run], path: Path) -> Path:
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise InvalidConfig(f"--out {path}: a figure is a .png, .svg or .pdf file.")
     _check_folder("--out", path)
+    named = {run.path.name: run for run in runs}
+    if len(named) < len(runs):
+        raise InvalidRun("the runs to compare must have names of their own; one folder name came twice.")
     from ..plots import compare
 
-    return compare(runs, path)
+    return compare(named, path)

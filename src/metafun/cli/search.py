@@ -92,7 +92,7 @@ def search(
     others = [_start(i, folder) for i in range(1, workers)] if not worker else []
     options: dict[str, Any] = {"trials": trials, "batch": batch, "sampler": sampler, "seed": seed}
     try:
-        _follow(study, searching.work(study, ranges, folder / f"worker-{worker}", **options), trials)
+        follow(study, searching.work(study, ranges, folder / f"worker-{worker}", **options), trials)
     finally:
         failed = [process for process in others if process.wait()]
     if failed:
@@ -108,7 +108,7 @@ def _start(worker: int, folder: Path) -> subprocess.Popen:
     return subprocess.Popen([sys.executable, "-m", "metafun.cli", *arguments, *own], stdout=subprocess.DEVNULL)
 
 
-def _follow(study: Any, moments: Any, trials: int) -> None:
+def follow(study: Any, moments: Any, trials: int) -> None:
     from .. import search as searching
 
     columns = (

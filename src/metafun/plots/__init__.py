@@ -1,6 +1,6 @@
 """Figures for people."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from ..config import CurvesConfig, EpisodesConfig
@@ -8,7 +8,7 @@ from ..errors import InvalidRun
 from ..likelihoods import Gaussian
 from ..runs import Run
 from ..stochastic import StochasticMetaFun
-from ..tasks import Sinusoid
+from ..tasks import Curves, Sinusoid
 from .classification import plot_episodes
 from .regression import plot_comparison, plot_curves, plot_samples, plot_updates
 from .training import plot_training
@@ -16,6 +16,7 @@ from .trust import plot_reliability
 
 __all__ = [
     "compare",
+    "curves",
     "draw",
     "plot_comparison",
     "plot_curves",
@@ -36,10 +37,9 @@ def draw(run: Run) -> dict[str, Path]:
             figures["episodes"] = plot_episodes(model, tasks, image, seed, run.path / "episodes.png")
         figures["reliability"] = plot_reliability(run.models(), config, run.path / "reliability.png")
     elif isinstance(config.tasks, CurvesConfig):
-        curves = config.tasks.training()
-        figures["curves"] = plot_curves(model, curves, seed, run.path / "curves.png")
+        figures["curves"] = curves(run, run.path / "curves.png")
         if isinstance(model, StochasticMetaFun):
-            figures["samples"] = plot_samples(model, curves, seed, run.path / "samples.png")
+            figures["samples"] = plot_samples(model, config.tasks.training(), seed, run.path / "samples.png")
         if isinstance(model.likelihood, Gaussian):
             figures["reliability"] = plot_reliability(run.models(), config, run.path / "reliability.png")
     else:
@@ -47,13 +47,18 @@ def draw(run: Run) -> dict[str, Path]:
     return figures | {"training": plot_training(run.metrics(), run.path / "training.png")}
 
 
-def compare(runs: Sequence[Run], path: Path) -> Path:
+def compare(runs: Mapping[str, Run], path: Path) -> Path:
     """The predictions of several runs on the same sinusoids, update by update."""
-    waves = [_sinusoids(run) for run in runs]
-    models = {run.path.name: run.model() for run in runs}
-    if len(models) < len(runs):
-        raise InvalidRun("the runs to compare must have names of their own; one folder name came twice.")
-    return plot_comparison(models, waves[0], runs[0].config.evaluation.seed, path)
+    waves = [_sinusoids(run) for run in runs.values()]
+    models = {name: run.model() for name, run in runs.items()}
+    return plot_comparison(models, waves[0], next(iter(runs.values())).config.evaluation.seed, path)
+
+
+def curves(run: Run, path: Path) -> Path:
+    """What a run predicts of curves, beside the exact GP."""
+    tasks = run.config.tasks.training()
+    assert isinstance(tasks, Curves)
+    return plot_curves(run.model(), tasks, run.config.evaluation.seed, path)
 
 
 def _sinusoids(run: Run) -> Sinusoid:

@@ -1,0 +1,208 @@
+"""metafun reproduce: the paper's tables and figures, measured cell by cell."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import numpy as np
+import typer
+from rich.markup import escape
+
+from .. import __version__
+from ..config import Config, load_space, with_changes
+from ..data import Table
+from ..data.stored import save
+from ..devices import forget_programs
+from ..errors import InvalidConfig, InvalidData
+from ..files import locked
+from ..paper import ITEMS, Job, Measured, Results, load_item, plan
+from ..runs import Run
+from ..schema import flatten, to_table
+from . import protocol, running
+from .console import app, err
+
+# What makes every training a matter of seconds, where a configuration has such a setting.
+SMOKE: dict[str, Any] = {
+    "model.width": 16,
+    "tasks.queries": 3,
+    "training.steps": 20,
+    "training.batch": 4,
+    "training.chunk": 10,
+    "training.validate_every": 10,
+    "training.validation_tasks": 10,
+    "evaluation.tasks": 20,
+    "evaluation.targets": 5,
+}
+SMOKE_SPLITS = {"train": 8, "val": 6, "test": 6}
+
+
+@app.command()
+def reproduce(
+    what: Annotated[list[str], typer.Argument(metavar="ITEM…", help=f"{', '.join(ITEMS)}, or all.")],
+    only: Annotated[
+        str | None, typer.Option("--only", metavar="ROW", help="Rows with this in their name.", show_default=False)
+    ] = None,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Seeds trained at once: 0, 1, …")] = 5,
+    trials: Annotated[int, typer.Option("--trials", min=1, help="Trials of each search.")] = 64,
+    data: Annotated[
+        list[str] | None, typer.Option("--data", metavar="NAME=OTHER", help="Take OTHER for the data set NAME.")
+    ] = None,
+    results: Annotated[Path, typer.Option("--results", help="Folder of results, for paper.jsonl.")] = Path("results"),
+    out_dir: Annotated[Path, typer.Option("--out", help="Folder of the runs.")] = Path("runs/paper"),
+    smoke: Annotated[bool, typer.Option("--smoke", help="Tiny sizes and data, to see that all of it works.")] = False,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Say what is missing, and stop.")] = False,
+) -> None:
+    """Measure the paper's tables and figures, beside the published values.
+
+    What results/paper.jsonl holds already is not measured again, and a run that was interrupted goes on.
+
+    Examples:
+
+      metafun reproduce table1
+
+      metafun reproduce table2 --only LEO --seeds 2
+
+      metafun reproduce all --smoke --results /tmp/smoke --out /tmp/smoke/runs
+    """
+    names = _names(what)
+    if smoke and results == Path("results"):
+        raise InvalidConfig("--smoke measures nothing worth keeping; give it a folder of its own with --results.")
+    results.mkdir(parents=True, exist_ok=True)
+    instead = _pairs(data or ())
+    if smoke:
+        seeds, trials, instead = 1, 2, _smoke_data(out_dir)
+    jobs = plan(names, only=only, seeds=seeds, trials=trials, data=instead, changes=SMOKE if smoke else None)
+    if smoke:
+        jobs = _one_of_each(jobs)
+    with locked(results, "measuring"):
+        found = Results(results)
+        if found.repaired:
+            err.print(escape(f"{found.path}: its last line was broken and is taken out; it is measured again"))
+        missing = [job for job in jobs if any(_lacks(found, job, seeds))]
+        err.print(f"{len(jobs) - len(missing)} of {len(jobs)} trainings are there, {len(missing)} are to be done")
+        without = {}
+        for i, job in enumerate(missing, 1):
+            err.print(escape(f"[{i}/{len(missing)}] {'; '.join(map(str, job.addresses))}"))
+            if dry:
+                continue
+            try:
+                found.append(_measure(job, out_dir / job.key))
+            except InvalidData as error:
+                without[str(job.addresses[0])] = str(error)
+                err.print(escape(f"left out: {error}"))
+            forget_programs()
+    if not dry:
+        _draw(names, jobs, out_dir, results)
+    if without:
+        err.print(f"{len(without)} trainings were left out: their data are not here")
+
+
+def _one_of_each(jobs: Sequence[Job]) -> list[Job]:
+    """One job for each kind of model in each table or figure."""
+    kinds: dict[Any, Job] = {}
+    for job in jobs:
+        model = flatten(to_table(job.config.model))
+        kind = tuple(model.get(part) for part in ("kind", "pooling.kind", "update.kind", "decoder.kind"))
+        kinds.setdefault((job.addresses[0].item, kind), job)
+    return list(kinds.values())
+
+
+def _names(what: Sequence[str]) -> list[str]:
+    names = list(ITEMS) if "all" in what else list(dict.fromkeys(what))
+    for name in names:
+        load_item(name)
+    return names
+
+
+def _pairs(settings: Sequence[str]) -> dict[str, str]:
+    pairs = [setting.partition("=") for setting in settings]
+    for name, equals, other in pairs:
+        if not (name and equals and other):
+            raise InvalidConfig(f"--data {name}{equals}{other} must have the form NAME=OTHER.")
+    return {name: other for name, _, other in pairs}
+
+
+def _lacks(found: Results, job: Job, seeds: int) -> list[bool]:
+    return [not set(range(seeds)) <= found.seeds(address, job.key) for address in job.addresses]
+
+
+def _measure(job: Job, folder: Path) -> list[Measured]:
+    """Trains what a job says, from where it was stopped, and measures all its cells."""
+    config, chosen = job.config.resolved(), ""
+    if job.search is not None:
+        config, chosen = _searched(job, config, folder / "search")
+    # Other seeds are another run.
+    folder = folder / f"{len(config.training.seeds)}-seeds"
+    if job.protocol:
+        run, _ = protocol.follow(folder, config, overwrite=False, resume=True)
+    else:
+        run = running.open_run(folder, config, overwrite=False, resume=True)
+        running.train(run)
+    measured = running.measure(run)
+    return [
+        Measured(
+            **{name: getattr(address, name) for name in ("item", "row", "column", "metric")},
+            seed=seed,
+            value=value,
+            interval=measured["metrics"][address.metric]["interval"] or 0.0,
+            tasks=measured["test_tasks"],
+            job=job.key,
+            data=getattr(run.config.tasks, "fingerprint", None) or "",
+            version=__version__,
+            device=jax.local_devices()[0].device_kind,
+            seconds=measured["train_seconds"],
+            date=measured["date"],
+            command=f"metafun reproduce {address.item} --only {shlex.quote(address.row)}",
+            found=chosen,
+        )
+        for address in job.addresses
+        for seed, value in zip(config.training.seeds, measured["metrics"][address.metric]["seeds"], strict=True)
+    ]
+
+
+def _searched(job: Job, config: Config, folder: Path) -> tuple[Config, str]:
+    """The configuration that did best on val, and what the search chose of it."""
+    from .. import search as searching
+    from .search import follow
+
+    assert job.search is not None
+    trial = with_changes(config, {"training.seeds": [0], "training.steps": min(1000, config.training.steps)})
+    space = load_space(job.search, trial, job.fixed)
+    folder.mkdir(parents=True, exist_ok=True)
+    study = searching.open_study(job.key, str(folder / "study.journal"), space)
+    follow(study, searching.work(study, space, folder / "worker-0", trials=job.trials, batch=8), job.trials)
+    best = searching.finished(study)[0].params
+    settings = (f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}" for key, value in best.items())
+    return load_space(job.search, config, job.fixed).configure(best), ", ".join(settings)
+
+
+def _draw(names: Sequence[str], jobs: Sequence[Job], out_dir: Path, results: Path) -> None:
+    """The figures that need trained models."""
+    folders = {a: out_dir / job.key / f"{len(job.config.training.seeds)}-seeds" for job in jobs for a in job.addresses}
+    for name in names:
+        there = {a.row: Run(path) for a, path in folders.items() if a.item == name and (path / "config.toml").exists()}
+        draw = load_item(name).draw
+        if not there or draw not in ("comparison", "curves"):
+            continue
+        from ..plots import compare, curves
+
+        for suffix in (".png", ".svg"):
+            path = results / f"{name}{suffix}"
+            err.print(str(compare(there, path) if draw == "comparison" else curves(next(iter(there.values())), path)))
+
+
+def _smoke_data(folder: Path) -> dict[str, str]:
+    """A few random classes that stand in for all data."""
+    rng, dx, rows = np.random.default_rng(0), 8, 8
+    count = sum(SMOKE_SPLITS.values())
+    centres = np.repeat(rng.normal(size=(count, dx)), rows, axis=0)
+    features = (np.abs(centres) + 0.3 * rng.normal(size=centres.shape)).astype(np.float32)
+    labels = np.repeat([f"class {i}" for i in range(count)], rows).tolist()
+    splits = np.repeat(np.repeat(list(SMOKE_SPLITS), list(SMOKE_SPLITS.values())), rows).tolist()
+    path = folder.resolve() / "data"
+    if not (path / "smoke").exists():
+        save(Table.of("smoke", features, labels, splits), path, "random numbers")
+    named = ("miniimagenet-center", "miniimagenet-multiview", "tieredimagenet-center", "tieredimagenet-multiview")
+    return dict.fromkeys(named, str(path / "smoke"))
