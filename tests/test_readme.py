@@ -23,7 +23,7 @@ def blocks(language: str) -> list[str]:
 @pytest.mark.parametrize("page", PAGES)
 def test_the_tables_are_rendered_from_the_results(page):
     text = (ROOT / page).read_text("utf-8")
-    assert rendered(text, ROOT / "results") == text, "run: python -m metafun.report"
+    assert rendered(text, ROOT / "results") == text, "run: metafun report"
     assert "<!-- results: " in text
 
 

@@ -1,6 +1,6 @@
 """Renders what was measured: the README's tables come from results/*.jsonl and are never typed.
 
-`python -m metafun.report` rewrites the tables in README.md and docs/.
+`metafun report` rewrites the tables in README.md and docs/.
 """
 
 import json
@@ -320,8 +320,3 @@ def _features_row(record: dict[str, Any]) -> str:
         _published(PAPER_ACCURACY.get(re.sub(r"\dshot", f"{shots}shot", preset)), 2),
     )
     return f"| {' | '.join(cells)} |"
-
-
-if __name__ == "__main__":
-    for page in map(Path, PAGES):
-        page.write_text(rendered(page.read_text("utf-8"), Path("results")), "utf-8")

@@ -17,7 +17,7 @@ from ..data.stored import save
 from ..devices import forget_programs
 from ..errors import InvalidConfig, InvalidData
 from ..files import locked
-from ..paper import ITEMS, Job, Measured, Results, load_item, plan
+from ..paper import ITEMS, Address, Job, Measured, Results, load_item, plan
 from ..runs import Run
 from ..schema import flatten, to_table
 from . import protocol, running
@@ -73,6 +73,7 @@ def reproduce(
     instead = _pairs(data or ())
     if smoke:
         seeds, trials, instead = 1, 2, _smoke_data(out_dir)
+        jax.config.update("jax_disable_most_optimizations", True)  # what counts is how soon it is compiled
     jobs = plan(names, only=only, seeds=seeds, trials=trials, data=instead, changes=SMOKE if smoke else None)
     if smoke:
         jobs = _one_of_each(jobs)
@@ -88,7 +89,7 @@ def reproduce(
             if dry:
                 continue
             try:
-                found.append(_measure(job, out_dir / job.key))
+                found.append(_measure(job, out_dir / job.key, data or ()))
             except InvalidData as error:
                 without[str(job.addresses[0])] = str(error)
                 err.print(escape(f"left out: {error}"))
@@ -100,12 +101,12 @@ def reproduce(
 
 
 def _one_of_each(jobs: Sequence[Job]) -> list[Job]:
-    """One job for each kind of model in each table or figure."""
+    """One job for each kind of model, with a search and without; those that fill the most cells."""
     kinds: dict[Any, Job] = {}
-    for job in jobs:
+    for job in sorted(jobs, key=lambda job: -len({address.item for address in job.addresses})):
         model = flatten(to_table(job.config.model))
         kind = tuple(model.get(part) for part in ("kind", "pooling.kind", "update.kind", "decoder.kind"))
-        kinds.setdefault((job.addresses[0].item, kind), job)
+        kinds.setdefault((kind, job.search), job)
     return list(kinds.values())
 
 
@@ -128,7 +129,7 @@ def _lacks(found: Results, job: Job, seeds: int) -> list[bool]:
     return [not set(range(seeds)) <= found.seeds(address, job.key) for address in job.addresses]
 
 
-def _measure(job: Job, folder: Path) -> list[Measured]:
+def _measure(job: Job, folder: Path, data: Sequence[str]) -> list[Measured]:
     """Trains what a job says, from where it was stopped, and measures all its cells."""
     config, chosen = job.config.resolved(), ""
     if job.search is not None:
@@ -154,12 +155,22 @@ def _measure(job: Job, folder: Path) -> list[Measured]:
             device=jax.local_devices()[0].device_kind,
             seconds=measured["train_seconds"],
             date=measured["date"],
-            command=f"metafun reproduce {address.item} --only {shlex.quote(address.row)}",
+            command=_command(job, address, data),
             found=chosen,
         )
         for address in job.addresses
         for seed, value in zip(config.training.seeds, measured["metrics"][address.metric]["seeds"], strict=True)
     ]
+
+
+def _command(job: Job, address: Address, data: Sequence[str]) -> str:
+    """What measures this cell again."""
+    words = ["metafun", "reproduce", address.item, "--only", address.row, "--seeds", len(job.config.training.seeds)]
+    if job.search is not None:
+        words += ["--trials", job.trials]
+    if job.protocol:
+        words += [word for pair in data for word in ("--data", pair)]
+    return shlex.join(map(str, words))
 
 
 def _searched(job: Job, config: Config, folder: Path) -> tuple[Config, str]:

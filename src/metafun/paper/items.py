@@ -97,15 +97,18 @@ def load_item(name: str) -> Item:
 
 
 def cells(names: Iterable[str], only: str | None = None) -> Iterator[tuple[Address, Cell]]:
-    """All cells that can be measured, or those of the rows whose name contains `only`."""
-    names = list(names)
-    rows = [(name, load_item(name), row) for name in names for row in load_item(name).rows]
-    chosen = [(name, item, row) for name, item, row in rows if only is None or only.lower() in row.name.lower()]
-    if only is not None and not chosen:
-        known = sorted({row.name for _, _, row in rows})
-        raise InvalidConfig(f"{', '.join(names)} has no row '{only}'; {suggest(only, known)}")
-    for name, item, row in chosen:
-        for column, cell in zip(item.columns, row.cells, strict=False):
+    """All cells that can be measured, or those of the row `only`, or of all rows with that in their name."""
+    items = {name: load_item(name) for name in names}
+    known = {row.name for item in items.values() for row in item.rows}
+    chosen = known
+    if only is not None:
+        chosen = {name for name in known if name.lower() == only.lower()}
+        chosen = chosen or {name for name in known if only.lower() in name.lower()}
+    if not chosen:
+        raise InvalidConfig(f"{', '.join(items)} has no row '{only}'; {suggest(str(only), known)}")
+    rows = [(name, row) for name, item in items.items() for row in item.rows if row.name in chosen]
+    for name, row in rows:
+        for column, cell in zip(items[name].columns, row.cells, strict=False):
             yield Address(name, row.name, column, cell.metric), cell
 
 

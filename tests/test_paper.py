@@ -1,0 +1,180 @@
+"""The paper as data, the file of results, and the commands that fill and render it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from examples import quick
+from metafun.cli import app, running
+from metafun.errors import InvalidConfig, InvalidResults
+from metafun.files import locked
+from metafun.paper import ITEMS, Address, Results, load_item, plan
+from metafun.paper.page import render
+
+
+def metafun(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def smoke(folder, *arguments):
+    return metafun("reproduce", *arguments, "--smoke", "--results", folder / "results", "--out", folder / "runs")
+
+
+@pytest.fixture
+def one_row(tmp_path):
+    """A folder in which one row has been measured."""
+    done = smoke(tmp_path, "table1", "--only", "original MAML")
+    assert done.exit_code == 0, done.output
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ITEMS)
+def test_every_cell_has_a_configuration(name):
+    item = load_item(name)
+    assert len({row.name for row in item.rows}) == len(item.rows), "rows are known by their names"
+    for row in item.rows:
+        assert row.cells or row.why, f"{row.name}: neither cells nor a reason"
+    jobs = plan([name])
+    assert {a.item for job in jobs for a in job.addresses} == {name}
+    assert sum(len(job.addresses) for job in jobs) == sum(len(row.cells) for row in item.rows)
+
+
+def test_what_the_paper_reports():
+    table1, table2 = load_item("table1"), load_item("table2")
+    assert {row.name: row.published for row in table1.rows}["MetaFun"] == ((0.040, 0.008), (0.017, 0.005))
+    assert {row.name: row.published for row in table2.rows}["LEO"] == ((61.76, 0.08), (77.59, 0.12))
+    assert len(load_item("table3").rows) == 6 and len(load_item("figure5").columns) == 6
+
+
+def test_cells_that_ask_for_the_same_share_one_training():
+    alone, together = plan(["table1"]), plan(["table1", "figure3"])
+    assert len(together) == len(alone)
+    shared = next(job for job in together if job.addresses[0].row == "MetaFun")
+    assert [(a.item, a.column) for a in shared.addresses] == [
+        ("table1", "5-shot"),
+        ("table1", "10-shot"),
+        ("figure3", "5-shot"),
+    ]
+
+
+def test_a_job_is_known_by_what_is_trained():
+    few, many = (plan(["table1"], seeds=seeds) for seeds in (1, 5))
+    assert [job.key for job in few] == [job.key for job in many]
+    keys = {plan(["table3"], trials=trials)[0].key for trials in (32, 64)}
+    assert len(keys) == 2, "a larger search may choose something else"
+    instead = plan(["table2"], only="LEO", data={"miniimagenet-center": "mine"})
+    assert {job.config.tasks.data for job in instead} == {"mine"} and len(instead) == 2
+
+
+def test_nothing_is_measured_twice(one_row):
+    before = Results(one_row / "results").lines
+    assert [(line.column, line.seed) for line in before] == [("5-shot", 0)], "in small, one cell of each kind of model"
+    again = smoke(one_row, "table1", "--only", "original MAML")
+    assert again.exit_code == 0 and Results(one_row / "results").lines == before
+
+
+def test_interrupted_it_goes_on_where_it_was(tmp_path, monkeypatch):
+    measure = running.measure
+    with monkeypatch.context() as patch:
+        calls = iter([measure])
+        patch.setattr(running, "measure", lambda run: next(calls, interrupt)(run))
+        assert smoke(tmp_path, "table1").exit_code == 130
+    assert len(Results(tmp_path / "results").lines) == 1
+    trained = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("checkpoint.safetensors")}
+    assert len(trained) == 2
+    assert smoke(tmp_path, "table1").exit_code == 0
+    assert {path: path.stat().st_mtime_ns for path in trained} == trained, "what was trained is not trained again"
+    lines = Results(tmp_path / "results").lines
+    assert [(line.row, line.column) for line in lines] == [
+        ("Original MAML", "5-shot"),
+        ("MetaFun", "5-shot"),
+        ("MetaFun", "10-shot"),
+    ]
+
+
+def interrupt(run):
+    raise KeyboardInterrupt
+
+
+def test_a_broken_last_line_is_taken_out_and_measured_again(one_row):
+    path = one_row / "results" / "paper.jsonl"
+    whole = path.read_text()
+    path.write_text(whole[:-30])
+    again = smoke(one_row, "table1", "--only", "original MAML")
+    assert again.exit_code == 0 and "its last line was broken" in again.stderr
+    assert json.loads(path.read_text())["value"] == json.loads(whole)["value"]
+
+
+def test_a_damaged_line_in_the_middle_is_not_passed_over(tmp_path):
+    (tmp_path / "paper.jsonl").write_text('{"item": 3}\n{}\n')
+    with pytest.raises(InvalidResults, match="line 1 is damaged"):
+        Results(tmp_path)
+
+
+def test_two_at_once_would_mix_their_results(tmp_path):
+    (tmp_path / "results").mkdir()
+    with locked(tmp_path / "results", "measuring"):
+        refused = smoke(tmp_path, "table1")
+    assert refused.exit_code == 2 and "another process is measuring" in refused.stderr
+
+
+def test_what_is_not_in_the_paper(tmp_path):
+    for arguments, message in (
+        (("table7",), "the paper has no 'table7'; did you mean 'table"),
+        (("table1", "--only", "MANL"), "has no row 'MANL'; "),
+        (("table1", "--data", "here"), "must have the form NAME=OTHER"),
+    ):
+        refused = metafun("reproduce", *arguments, "--results", tmp_path / "r", "--out", tmp_path / "o")
+        assert refused.exit_code == 2 and message in refused.stderr, refused.output
+    kept = metafun("reproduce", "table1", "--smoke")
+    assert kept.exit_code == 2 and "a folder of its own" in kept.stderr
+
+
+def test_data_that_are_not_here_leave_the_rest_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("METAFUN_DATA", str(tmp_path / "none"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    done = metafun("reproduce", "table2", "--only", "LEO", "--results", tmp_path / "r", "--out", tmp_path / "o")
+    assert done.exit_code == 0 and "2 trainings were left out" in done.stderr, done.output
+    assert not Results(tmp_path / "r").lines
+
+
+def test_the_page_shows_what_was_measured_and_why_the_rest_was_not(one_row):
+    page = render(one_row / "results")
+    value = Results(one_row / "results").lines[0].value
+    row = next(line for line in page.splitlines() if line.startswith("| Original MAML |"))
+    assert f"{value:.4f}" in row and "0.390 ± 0.156" in row and f"{value / 0.390:.2f}" in row
+    assert "metafun reproduce table1 --only 'Original MAML' --seeds 1" in row
+    assert "| SNAIL |" in page and "not implemented" in page and "not measured yet" in page
+    assert "the reader works" in next(line for line in page.splitlines() if line.startswith("| MetaFun-DFP, tiered"))
+
+    options = ("--results", one_row / "results", "--out", one_row / "page.md")
+    assert metafun("report", *options, "--check").exit_code == 2, "it is not there yet"
+    assert metafun("report", *options).exit_code == 0
+    assert (one_row / "page.md").read_text() == page and metafun("report", *options, "--check").exit_code == 0
+
+
+def test_an_interval_belongs_to_its_cell(one_row):
+    found = Results(one_row / "results").latest("table1", "Original MAML", "5-shot")
+    assert [line.seed for line in found] == [0] and found[0].tasks == 20 and found[0].interval > 0
+    assert found[0].address == Address("table1", "Original MAML", "5-shot", "mse_5shot")
+    with pytest.raises(InvalidConfig):
+        plan(["table1"], only="nothing like it")
+
+
+@pytest.mark.slow
+def test_the_whole_paper_in_small(tmp_path):
+    """Every kind of model, the searches of the ablation, the figures, and the page."""
+    options = ["--results", str(tmp_path / "results"), "--out", str(tmp_path / "runs")]
+    command = [sys.executable, "-m", "metafun.cli"]
+    done = subprocess.run(
+        [*command, "reproduce", "all", "--smoke", *options], env=quick(), capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = Results(tmp_path / "results").lines
+    assert {line.item for line in lines} == set(ITEMS)
+    assert all(line.found for line in lines if line.item == "table3"), "the ablation searches"
+    for name in ("figure3.png", "figure3.svg", "figure4.png", "figure4.svg"):
+        assert (tmp_path / "results" / name).stat().st_size > 1000
