@@ -1,4 +1,4 @@
-"""Tasks are spread over the local devices; everything else is the same on each of them."""
+"""Tasks are spread over the devices, of this process or of several; everything else is the same on each of them."""
 
 import os
 from collections.abc import Callable
@@ -6,10 +6,16 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, PyTree
 
+from .errors import InvalidConfig
+
 AXIS = "tasks"
+# Other processes may have to wait for a machine.
+SECONDS_TO_MEET = 300
 
 
 # A step is too short to be worth more than a few rendezvous partners.
@@ -40,17 +46,51 @@ def forget_programs() -> None:
     jax.clear_caches()
 
 
+def join_processes(coordinator: str, processes: int, process: int) -> None:
+    """Makes this one of several processes that train together; must come before the first computation."""
+    if process >= processes:
+        raise InvalidConfig(f"process {process} is not one of {processes}; they are counted from 0.")
+    try:
+        jax.distributed.initialize(coordinator, processes, process, initialization_timeout=SECONDS_TO_MEET)
+    except (RuntimeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise InvalidConfig(f"{processes} processes did not meet at {coordinator}: {reason}") from None
+
+
 def task_mesh(tasks: int) -> Mesh:
-    """As many local devices as divide the tasks evenly."""
-    devices = jax.local_devices()
-    count = max(d for d in range(1, len(devices) + 1) if tasks % d == 0)
-    return Mesh(devices[:count], (AXIS,))
+    """As many devices, the same number of each process, as divide the tasks evenly."""
+    processes = range(jax.process_count())
+    devices = [[d for d in jax.devices() if d.process_index == process] for process in processes]
+    fit = [n for n in range(1, min(map(len, devices)) + 1) if tasks % (n * len(devices)) == 0]
+    if not fit:
+        raise InvalidConfig(
+            f"{tasks} tasks cannot be shared by {len(devices)} processes; make training.batch, "
+            "training.validation_tasks and evaluation.tasks multiples of their number."
+        )
+    return Mesh([d for own in devices for d in own[: max(fit)]], (AXIS,))
+
+
+def gathered(tree: PyTree) -> PyTree:
+    """What the devices of all processes hold, as arrays of NumPy."""
+    if jax.process_count() == 1:
+        return jax.tree.map(np.asarray, tree)
+    return multihost_utils.process_allgather(tree, tiled=True)
 
 
 def replicate(tree: PyTree, mesh: Mesh) -> PyTree:
     """The same arrays on every device of the mesh."""
-    arrays, rest = eqx.partition(tree, eqx.is_array)
-    return eqx.combine(jax.device_put(arrays, NamedSharding(mesh, PartitionSpec())), rest)
+    everywhere = NamedSharding(mesh, PartitionSpec())
+
+    def put(leaf: Any) -> Any:
+        if not isinstance(leaf, (jax.Array, np.ndarray)):
+            return leaf
+        if jax.process_count() == 1:
+            return jax.device_put(leaf, everywhere)
+        # `device_put` would make sure that all processes mean the same, out of step with what else they compute.
+        values = np.asarray(leaf)
+        return jax.make_array_from_callback(values.shape, everywhere, lambda index: values[index])
+
+    return jax.tree.map(put, tree)
 
 
 def my_share(keys: Array, mesh: Mesh) -> Array:

@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .config import Config
-from .devices import AXIS, jit, my_share, replicate, spread, task_mesh
+from .devices import AXIS, gathered, jit, my_share, replicate, spread, task_mesh
 from .learner import Learner
 from .likelihoods import Likelihood, Prediction, calibration_error, coverage, masked_mean
 from .nn import count_parameters
@@ -43,7 +43,7 @@ class Validation:
 
     def __call__(self, models: Learner) -> tuple[float, ...]:
         wait([self._compiled])
-        return tuple(task_metrics(self._place(models), *self._rest)["error"].mean(1).tolist())
+        return tuple(gathered(task_metrics(self._place(models), *self._rest)["error"]).mean(1).tolist())
 
 
 def evaluate(models: Learner, config: Config) -> dict[str, dict[str, Any]]:
@@ -53,10 +53,10 @@ def evaluate(models: Learner, config: Config) -> dict[str, dict[str, Any]]:
         # The tasks of a kind are the same whichever other kinds are asked for.
         key = jax.random.fold_in(jax.random.key(config.evaluation.seed), zlib.crc32(kind.encode()))
         # Matrix products at full precision: a reported number must not depend on the device's fast mode.
-        metrics = task_metrics(models, tasks, key, config.evaluation.tasks, "highest")
+        metrics = gathered(task_metrics(models, tasks, key, config.evaluation.tasks, "highest"))
         del metrics["error"]  # for validation; what it stands for is among the others
         for name, values in metrics.items():
-            results |= {f"{title}_{kind}": summary for title, summary in _summaries(name, np.asarray(values)).items()}
+            results |= {f"{title}_{kind}": summary for title, summary in _summaries(name, values).items()}
     return results
 
 

@@ -13,10 +13,11 @@ from rich.markup import escape
 
 from .. import __version__
 from ..config import describe_preset, presets
+from ..devices import join_processes
 from ..runs import Run
 from . import running
 from .console import AsJson, app, append_json, err, out, write_json
-from .running import Data, Overwrite, Record, Resume, Seeds, Settings, Vary
+from .running import Coordinator, Data, Overwrite, Process, Processes, Record, Resume, Seeds, Settings, Vary
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder made by `metafun train`.")]
 Preset = Annotated[str, typer.Argument(metavar="PRESET_OR_TOML", help="A preset (see `metafun info`) or a TOML file.")]
@@ -34,8 +35,14 @@ def train(
     ] = None,
     resume: Resume = False,
     overwrite: Overwrite = False,
+    coordinator: Coordinator = None,
+    processes: Processes = 1,
+    process: Process = 0,
 ) -> None:
     """Train a model. Ctrl-C at any time; --resume goes on.
+
+    Tasks are spread over all devices of this machine. Several machines train together if each is given the same
+    --coordinator, on the first of them; all but the first keep their copy in RUN.process-N.
 
     Examples:
 
@@ -48,8 +55,13 @@ def train(
       metafun train features --vary training.learning_rate=[1e-4,3e-4,1e-3]
 
       metafun train sinusoid --resume
+
+      metafun train gp-bnp --coordinator first:4567 --processes 2 --process 0
     """
     path = out_dir or Path("runs") / Path(preset).stem
+    if coordinator is not None:
+        join_processes(coordinator, processes, process)
+        path = path.with_name(f"{path.name}.process-{process}") if process else path
     config = running.configure(preset, settings, seeds, data, vary)
     as_it_is = not settings and not vary and seeds is None and data is None
     run = running.open_run(path, config, overwrite=overwrite, resume=resume, as_it_is=as_it_is)

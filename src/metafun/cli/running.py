@@ -42,6 +42,17 @@ Vary = Annotated[
         help="Train these values of a setting at once and keep the best on validation; several settings vary together.",
     ),
 ]
+Coordinator = Annotated[
+    str | None,
+    typer.Option(
+        "--coordinator",
+        metavar="HOST:PORT",
+        help="Where several processes that train together meet.",
+        show_default=False,
+    ),
+]
+Processes = Annotated[int, typer.Option("--processes", min=1, help="How many they are.")]
+Process = Annotated[int, typer.Option("--process", min=0, help="Which of them this is; the first is 0.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the run in the folder.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on where the run in the folder stopped.")]
 Record = Annotated[
