@@ -65,6 +65,18 @@ def test_the_space_of_the_paper_fits_its_presets():
         assert not {"model.iterations", "model.initial.kind", "model.representation"} & space.numbers
 
 
+def test_a_fixed_setting_still_decides_what_goes_with_it():
+    config = load_config("mini-kfp-1shot", ["model.update.kind=gradient"])
+    space = load_space("space-table4", config, ["model.update.layers", "model.decoder.dropout", "model.step_size"])
+    assert "model.step_size" not in space.ranges and "model.decoder.dropout" in space.numbers
+    values = {"model.initial.kind": "parametric", "model.update.layers": 2}
+    drawn = space.configure(values | {"model.decoder.dropout": 0.25})
+    assert drawn.model.initial.layers == 2 and drawn.model.initial.dropout == 0.25
+    assert drawn.model.decoder.dropout == config.model.decoder.dropout
+    both = space.together([values | {"model.decoder.dropout": rate} for rate in (0.1, 0.2)])
+    assert both.vary == {"model.initial.dropout": (0.1, 0.2)}
+
+
 def test_settings_that_go_together(space):
     config = space.configure({"model.initial.kind": "parametric", "model.decoder.dropout": 0.25})
     assert config.model.initial.dropout == config.model.decoder.dropout == 0.25
@@ -157,6 +169,8 @@ def test_from_search_to_training(tmp_path, space):
     assert errors == sorted(errors)
     config = load_config(results["best"])
     assert config.training.learning_rate == results["trials"][0]["settings"]["training.learning_rate"]
+    assert config.tasks.data == "clusters" and config.tasks.ways == 3, "what the search was told holds for its winner"
+    assert config.training.steps == load_config("features").training.steps, "what belongs to a trial does not"
 
     refused = CliRunner().invoke(app, common)
     assert refused.exit_code == 2 and "add --resume" in refused.stderr
@@ -172,6 +186,7 @@ def test_from_search_to_training(tmp_path, space):
     ("url", "reason"),
     [
         ("postgresql://me:secret@127.0.0.1:1/there", "onnection refused"),
+        ("postgresql://me:a@secret@127.0.0.1:1/there", "onnection refused"),
         ("nothing://there", "Can't load plugin"),
         ("/nowhere/to/be/found/journal", "No such file"),
     ],

@@ -20,7 +20,7 @@ from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from .config import Space
+from .config import Space, load_config
 from .config.space import Range
 from .devices import forget_programs
 from .errors import Diverged, InvalidSearch
@@ -32,6 +32,8 @@ PRUNERS = {"none": optuna.pruners.NopPruner, "median": optuna.pruners.MedianPrun
 # A server that does not answer by then is not there.
 SECONDS_TO_CONNECT = 10
 ATTEMPTS = 3
+# Settings of a trial that are not those of the model it is for.
+OF_A_TRIAL = {"training.steps", "training.seeds", "tasks.features", "tasks.fingerprint"}
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -79,7 +81,7 @@ def _connect(name: str, storage: str, pruner: str) -> optuna.Study:
 
 def _public(storage: str) -> str:
     """An address without its password."""
-    return re.sub(r"//([^:/@]*):[^@]*@", r"//\1:***@", storage)
+    return re.sub(r"//([^:/@]*):.*@", r"//\1:***@", storage)
 
 
 def work(
@@ -113,16 +115,15 @@ def forget(study: optuna.Study) -> int:
 
 
 def winner(study: optuna.Study, space: Space, source: str) -> str:
-    """The best configuration as TOML, in terms of the preset or file that the search began with."""
+    """The best configuration as TOML: what sets it apart from the preset or file that the search began with."""
     best = finished(study)
     if not best or best[0].state != TrialState.COMPLETE:
         raise InvalidSearch(f"the study '{study.study_name}' has no finished trial yet.")
-    values = best[0].params
-    there = flatten(to_table(space.configure(values)))
-    also = {other: value for key, value in values.items() for other in space.ranges[key].also if other in there}
-    table: dict[str, Any] = {"base": source}
-    for key, value in (values | also).items():
-        table = merge(table, nested(key, value))
+    found, known = (flatten(to_table(c)) for c in (space.configure(best[0].params), load_config(source)))
+    table: dict[str, Any] = {"base": str(Path(source).resolve()) if source.endswith(".toml") else source}
+    for key, value in found.items():
+        if key not in OF_A_TRIAL and known.get(key) != value:
+            table = merge(table, nested(key, value))
     return tomli_w.dumps(table)
 
 

@@ -182,7 +182,7 @@ def _searched(job: Job, config: Config, folder: Path) -> tuple[Config, str]:
     trial = with_changes(config, {"training.seeds": [0], "training.steps": min(1000, config.training.steps)})
     space = load_space(job.search, trial, job.fixed)
     folder.mkdir(parents=True, exist_ok=True)
-    study = searching.open_study(job.key, str(folder / "study.journal"), space)
+    study = searching.open_study(job.key, str(folder / "study.journal"), space, pruner="none")
     follow(study, searching.work(study, space, folder / "worker-0", trials=job.trials, batch=8), job.trials)
     best = searching.finished(study)[0].params
     settings = (f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}" for key, value in best.items())

@@ -35,14 +35,18 @@ class Range:
 
 @dataclass(frozen=True)
 class Space:
-    """The settings that a search decides, each with its range; all others are those of `config`."""
+    """The settings that a search decides, each with its range; all others are those of `config`.
+
+    A range whose own setting is `fixed` may still decide what goes with it.
+    """
 
     config: Config
     ranges: dict[str, Range]
+    fixed: frozenset[str] = frozenset()
 
     def configure(self, values: Mapping[str, Any]) -> Config:
         """The configuration of one trial."""
-        config = with_changes(self.config, values)
+        config = with_changes(self.config, {key: value for key, value in values.items() if key not in self.fixed})
         there = flatten(to_table(config))
         also = {other: value for key, value in values.items() for other in self.ranges[key].also if other in there}
         return with_changes(config, also)
@@ -55,7 +59,7 @@ class Space:
             return configs[0]
         differ = [key for key in tables[0] if len({repr(table[key]) for table in tables}) > 1]
         # Trials may come out the same; each is a variant nevertheless.
-        keys = differ or [key for key in self.ranges if isinstance(tables[0][key], float)][:1]
+        keys = differ or ["training.learning_rate"]
         return with_changes(configs[0], {"vary": {key: tuple(table[key] for table in tables) for key in keys}})
 
     @cached_property
@@ -88,20 +92,20 @@ def load_space(source: str, config: Config, fixed: Iterable[str] = ()) -> Space:
     else:
         raise InvalidConfig(f"unknown space '{source}'; {suggest(source, spaces())} A TOML file ends in .toml.")
     table = parse_toml(text, source)
-    for key in fixed:
-        if key not in table:
-            raise InvalidConfig(f"{source} has no '{key}' that could stay fixed; {suggest(key, table)}")
+    fixed = frozenset(fixed)
+    for key in fixed - set(table):
+        raise InvalidConfig(f"{source} has no '{key}' that could stay fixed; {suggest(key, table)}")
     there = flatten(to_table(config))
     ranges = {}
     for key, value in table.items():
-        if key in fixed:
-            continue
-        if key not in there:
+        if key not in there and key not in fixed:
             raise InvalidConfig(f"{source}: the configuration has no setting '{key}'; {suggest(key, there)}")
         if not isinstance(value, Mapping):
             raise InvalidConfig(f"{source}: {key} = {value!r}, but it must be a table such as uniform = [0.0, 1.0].")
-        ranges[key] = _check(source, key, parse(Range, value, f"{key}."))
-    space = Space(config, ranges)
+        found = _check(source, key, parse(Range, value, f"{key}."))
+        if found.also or key not in fixed:
+            ranges[key] = found
+    space = Space(config, ranges, fixed)
     for key, values in ranges.items():
         for value in values.examples:
             space.configure({key: value})
