@@ -38,6 +38,12 @@ def trained(tmp_path_factory):
     return path
 
 
+def test_training_without_validation_ends_well(tmp_path):
+    result = metafun("train", "sinusoid", *SETTINGS, "--set", "training.validate_every=0", "--out", tmp_path / "run")
+    assert result.exit_code == 0 and "best validation error" not in result.stderr, result.output
+    assert "meet at a --coordinator" in fails("train", "sinusoid", "--processes", 2, "--out", tmp_path / "other")
+
+
 def test_demo_does_everything(tmp_path):
     result = metafun("demo", "--out", tmp_path / "demo", *SETTINGS)
     assert result.exit_code == 0, result.output

@@ -3,13 +3,14 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
 from examples import quick
 from metafun.cli import app, running
-from metafun.errors import InvalidConfig, InvalidResults
+from metafun.errors import Diverged, InvalidConfig, InvalidResults
 from metafun.files import locked
 from metafun.paper import ITEMS, Address, Results, load_item, plan
 from metafun.paper.page import render
@@ -104,14 +105,37 @@ def test_a_broken_last_line_is_taken_out_and_measured_again(one_row):
     whole = path.read_text()
     path.write_text(whole[:-30])
     again = smoke(one_row, "table1", "--only", "original MAML")
-    assert again.exit_code == 0 and "its last line was broken" in again.stderr
+    assert again.exit_code == 0 and "its last line is broken" in again.stderr
     assert json.loads(path.read_text())["value"] == json.loads(whole)["value"]
 
 
 def test_a_damaged_line_in_the_middle_is_not_passed_over(tmp_path):
-    (tmp_path / "paper.jsonl").write_text('{"item": 3}\n{}\n')
-    with pytest.raises(InvalidResults, match="line 1 is damaged"):
-        Results(tmp_path)
+    for text, message in (("{\n{}\n", "line 1 is not JSON"), ('{"item": 3}', "line 1 is not a result: item = 3")):
+        (tmp_path / "paper.jsonl").write_text(text)
+        with pytest.raises(InvalidResults, match=message):
+            Results(tmp_path)
+        assert (tmp_path / "paper.jsonl").read_text() == text, "reading changes nothing"
+
+
+def test_a_whole_line_without_an_end_counts(one_row):
+    path = one_row / "results" / "paper.jsonl"
+    whole = path.read_text()
+    path.write_text(whole.rstrip("\n"))
+    results = Results(one_row / "results")
+    assert not results.broken and len(results.lines) == 1
+    results.append([replace(results.lines[0], seed=1, value=None)])
+    assert path.read_text().startswith(whole) and len(Results(one_row / "results").lines) == 2
+    page = render(one_row / "results", one_row / "page.md")
+    assert "1 of 2 seeds are not finite" in page
+
+
+def test_one_that_diverges_leaves_the_rest_alone(tmp_path, monkeypatch):
+    def train(run, title="training"):
+        raise Diverged("the loss became nan")
+
+    monkeypatch.setattr(running, "train", train)
+    done = smoke(tmp_path, "table1")
+    assert done.exit_code == 0 and "left out: the loss became nan" in done.stderr and "2 trainings" in done.stderr
 
 
 def test_two_at_once_would_mix_their_results(tmp_path):
@@ -142,7 +166,7 @@ def test_data_that_are_not_here_leave_the_rest_alone(tmp_path, monkeypatch):
 
 
 def test_the_page_shows_what_was_measured_and_why_the_rest_was_not(one_row):
-    page = render(one_row / "results")
+    page = render(one_row / "results", one_row / "page.md")
     value = Results(one_row / "results").lines[0].value
     row = next(line for line in page.splitlines() if line.startswith("| Original MAML |"))
     assert f"{value:.4f}" in row and "0.390 ± 0.156" in row and f"{value / 0.390:.2f}" in row

@@ -19,7 +19,7 @@ from metafun.config import load_config, load_space
 from metafun.data.stored import save
 from metafun.errors import InvalidConfig, InvalidSearch
 from metafun.runs import Run
-from metafun.search import finished, forget, open_study, running, winner, work
+from metafun.search import best, finished, forget, open_study, running, winner, work
 
 SPACE = """
 ["model.iterations"]
@@ -111,7 +111,7 @@ def test_a_space_with_a_mistake_is_refused(tmp_path, text, message):
 
 def test_a_search_that_is_stopped_goes_on_and_does_nothing_twice(space, tmp_path):
     journal, folder = str(tmp_path / "journal"), tmp_path / "worker"
-    options = {"trials": 5, "batch": 2}
+    options = {"worker": "w", "trials": 5, "batch": 2}
     moments = work(open_study("s", journal, space, pruner="none"), space, folder, **options)
     for _ in range(4):  # the first trials are in the middle of their training
         next(moments)
@@ -123,7 +123,7 @@ def test_a_search_that_is_stopped_goes_on_and_does_nothing_twice(space, tmp_path
     assert [t.state for t in all_trials(study)] == [TrialState.COMPLETE] * 5 and not running(study)
     assert list(work(study, space, folder, **options)) == [], "nothing is left to do"
     for path in folder.iterdir():
-        trials = [t for t in all_trials(study) if t.user_attrs["run"] == str(path)]
+        trials = [t for t in all_trials(study) if t.user_attrs["run"] == path.name]
         run = Run(path)
         assert len(run.config.variants()) == len(trials)
         shapes = {(t.params["model.iterations"], t.params["model.initial.kind"]) for t in trials}
@@ -137,24 +137,62 @@ def test_a_search_that_is_stopped_goes_on_and_does_nothing_twice(space, tmp_path
 def test_one_that_was_being_asked_for_is_replaced(space, tmp_path):
     study = open_study("s", str(tmp_path / "journal"), space)
     lost, half = study.ask(), study.ask()
-    half.set_user_attr("run", str(tmp_path.resolve() / "worker" / "trials-00001"))
+    half.set_user_attr("worker", "w")
     half.suggest_int("model.iterations", 1, 2)
-    list(work(study, space, tmp_path / "worker", trials=2, batch=2))
+    options = {"worker": "w", "trials": 2, "batch": 2}
+    list(work(study, space, tmp_path / "worker", **options))
     assert [t.state for t in all_trials(study)] == [TrialState.RUNNING, TrialState.FAIL, TrialState.COMPLETE]
     assert forget(study) == 1 and lost.number == 0
-    list(work(study, space, tmp_path / "worker", trials=2, batch=2))
+    list(work(study, space, tmp_path / "worker", **options))
     assert len(finished(study)) == 2 and not running(study)
 
 
-def test_hopeless_trials_are_given_up(tmp_path):
-    (tmp_path / "space.toml").write_text('["training.learning_rate"]\nchoices = [1e-2, 1e-9]')
+def test_when_all_are_hopeless_a_batch_is_given_up(space, tmp_path, monkeypatch):
+    study = open_study("s", str(tmp_path / "journal"), space)
+    monkeypatch.setattr(optuna.trial.Trial, "should_prune", lambda trial: trial.number in (0, 1, 2))
+    moments = list(work(study, space, tmp_path / "worker", worker="w", trials=4, batch=2))
+    steps = {moment.trials: moment.report.record.step for moment in moments if moment.report}
+    assert steps == {(0, 1): 20, (2, 3): 60}, "one that is promising takes the other with it"
+    states = [t.state for t in all_trials(study)]
+    assert states == [TrialState.PRUNED] * 2 + [TrialState.COMPLETE] * 2, "what was trained to its end counts"
+    assert best(study).number in (2, 3) and [t.number for t in finished(study)][2:] == [0, 1]
+
+
+def test_settings_that_do_not_fit_together_are_passed_over(tmp_path):
+    ranges = '["model.pooling.kind"]\nchoices = ["attention", "squared-exponential"]'
+    (tmp_path / "space.toml").write_text(f'{ranges}\n["model.pooling.layers"]\nchoices = [1]')
     space = load_space(str(tmp_path / "space.toml"), tiny())
-    study = open_study("s", str(tmp_path / "journal"), space, pruner="median")
-    list(work(study, space, tmp_path / "worker", trials=16, batch=8))
-    assert len(finished(study)) == 16
-    given_up = [t for t in finished(study) if t.state == TrialState.PRUNED]
-    assert given_up and {t.params["training.learning_rate"] for t in given_up} == {1e-9}
-    assert "learning_rate = 0.01" in winner(study, space, "features")
+    study = open_study("s", str(tmp_path / "journal"), space)
+    list(work(study, space, tmp_path / "worker", worker="w", trials=6, batch=1))
+    done = {t.params["model.pooling.kind"]: t.state for t in all_trials(study)}
+    assert done == {"attention": TrialState.COMPLETE, "squared-exponential": TrialState.PRUNED}
+
+
+def test_the_winner_is_what_was_trained(tmp_path):
+    """Also where it is of another kind, whose other settings happen to be those of the preset."""
+    (tmp_path / "space.toml").write_text('["model.pooling.kind"]\nchoices = ["deep-kernel"]\n')
+    space = load_space(str(tmp_path / "space.toml"), tiny("model.pooling.layers=1"))
+    study = optuna.create_study()
+    trial = study.ask()
+    trial.suggest_categorical("model.pooling.kind", ["deep-kernel"])
+    study.tell(trial, 0.5)
+    (tmp_path / "base.toml").write_text('base = "features"\n[model.pooling]\nlayers = 1\nwidth = 8\n')
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "best.toml").write_text(winner(study, space, str(tmp_path / "base.toml")))
+    assert load_config(str(tmp_path / "out" / "best.toml")).model == space.configure(trial.params).model
+
+
+@pytest.mark.parametrize(
+    ("settings", "fixed", "message"),
+    [
+        (["training.validate_every=0"], [], "compares trials by validation"),
+        ([], ["training.learning_rate"], "leaves nothing to search for"),
+    ],
+)
+def test_a_search_that_could_not_end_well_does_not_begin(tmp_path, settings, fixed, message):
+    (tmp_path / "space.toml").write_text('["training.learning_rate"]\nuniform = [0.1, 1.0]')
+    with pytest.raises(InvalidConfig, match=message):
+        load_space(str(tmp_path / "space.toml"), tiny(*settings), fixed)
 
 
 def test_from_search_to_training(tmp_path, space):
@@ -188,6 +226,7 @@ def test_from_search_to_training(tmp_path, space):
         ("postgresql://me:secret@127.0.0.1:1/there", "onnection refused"),
         ("postgresql://me:a@secret@127.0.0.1:1/there", "onnection refused"),
         ("nothing://there", "Can't load plugin"),
+        ("postgresql://127.0.0.1:1/there?user=me&password=secret", "onnection refused"),
         ("/nowhere/to/be/found/journal", "No such file"),
     ],
 )
@@ -242,8 +281,8 @@ def test_two_workers_lose_nothing_and_do_nothing_twice(kind, request, tmp_path):
     )
     trials = [t for t in all_trials(optuna.load_study(study_name="shared", storage=url)) if t.state != TrialState.FAIL]
     assert [t.state for t in trials] == [TrialState.COMPLETE] * 7
-    folders = [path for name in ("a", "b") for path in (tmp_path / name / "worker-0").iterdir()]
-    assert {t.user_attrs["run"] for t in trials} == {str(path.resolve()) for path in folders}
+    folders = [path for name in ("a", "b") for path in (tmp_path / name / "worker-0").iterdir() if path.is_dir()]
+    assert sorted({t.user_attrs["run"] for t in trials}) == sorted(path.name for path in folders)
     assert sum(len(Run(path).config.variants()) for path in folders) == 7
     rates = [t.params["training.learning_rate"] for t in trials]
     assert len(set(rates)) == 7, "no two workers drew the same"

@@ -70,6 +70,11 @@ def task_mesh(tasks: int) -> Mesh:
     return Mesh([d for own in devices for d in own[: max(fit)]], (AXIS,))
 
 
+def same_everywhere(number: int) -> bool:
+    """Whether all processes have come to the same number."""
+    return jax.process_count() == 1 or len(set(multihost_utils.process_allgather(np.int32(number)).tolist())) == 1
+
+
 def gathered(tree: PyTree) -> PyTree:
     """What the devices of all processes hold, as arrays of NumPy."""
     if jax.process_count() == 1:

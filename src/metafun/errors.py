@@ -33,7 +33,7 @@ class InvalidSearch(MetaFunError):
 
 
 class InvalidResults(MetaFunError):
-    """Measurements that cannot be read, or that another process is adding to."""
+    """Measurements that cannot be read, or pages that do not show them."""
 
 
 class Diverged(MetaFunError):

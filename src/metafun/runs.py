@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 
 from . import checkpoint
 from .config import Config, load_config
+from .devices import same_everywhere
 from .errors import Diverged, InvalidCheckpoint, InvalidConfig, InvalidRun
 from .evaluation import Validation
 from .files import locked, write_atomically
@@ -168,6 +169,10 @@ class Run:
         with locked(self.path):
             trainer = Trainer(self.config)
             progress = self._restore(trainer)
+            if not same_everywhere(progress.record.step):
+                raise InvalidRun(
+                    f"{self.path}: the processes stopped at different steps; copy one's folder to the others."
+                )
             validation = self._validation(trainer, progress)
             saved, saved_at = progress.record.step, time.monotonic()
             began = time.monotonic() - progress.record.seconds

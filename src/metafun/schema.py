@@ -77,6 +77,8 @@ def _value(hint: Any, value: Any, path: str) -> Any:
             raise InvalidConfig(f"{path} = {value}, but it must be between {bounds.least:g} and {bounds.most:g}.")
         return checked
     if origin in (Union, types.UnionType):
+        if value is None and type(None) in arguments:
+            return None
         variants = [a for a in arguments if a is not type(None)]
         if len(variants) == 1:
             return _value(variants[0], value, path)

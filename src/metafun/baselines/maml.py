@@ -77,7 +77,7 @@ class MAML(Learner):
 
     def predict_trajectory(self, representation: Adapted, x: Float[Array, "m dx"]) -> Prediction:
         """What would be predicted after t = 0, …, T updates, along a leading axis; the best one stays."""
-        ends = jnp.linspace(0, len(representation.slopes[0]), self.test_steps + 1).astype(int)
+        ends = jnp.arange(self.test_steps + 1) * (len(representation.slopes[0]) // self.test_steps)
         raw = jax.vmap(lambda rows: self._forward(representation.until(rows), x)[0])(ends)
         return self.likelihood(raw, representation.classes)
 

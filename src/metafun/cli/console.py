@@ -31,7 +31,7 @@ class Commands(TyperGroup):
         except jax.errors.JaxRuntimeError as error:
             if "RESOURCE_EXHAUSTED" not in str(error):
                 raise
-            remedy = "make the model, training.batch or training.seeds smaller."
+            remedy = "make the model, training.batch or training.seeds smaller; in a search --batch, with --forget."
             self._fail(f"[bold red]error:[/] not enough memory; {remedy}", 2)
         except KeyboardInterrupt as interrupt:
             self._fail(escape(str(interrupt) or "interrupted."), 130)

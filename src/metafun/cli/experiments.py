@@ -14,6 +14,7 @@ from rich.markup import escape
 from .. import __version__
 from ..config import describe_preset, presets
 from ..devices import join_processes
+from ..errors import InvalidConfig
 from ..runs import Run
 from . import running
 from .console import AsJson, app, append_json, err, out, write_json
@@ -59,6 +60,8 @@ def train(
       metafun train gp-bnp --coordinator first:4567 --processes 2 --process 0
     """
     path = out_dir or Path("runs") / Path(preset).stem
+    if coordinator is None and (processes, process) != (1, 0):
+        raise InvalidConfig("--processes and --process are for those that meet at a --coordinator; give one.")
     if coordinator is not None:
         join_processes(coordinator, processes, process)
         path = path.with_name(f"{path.name}.process-{process}") if process else path
@@ -66,11 +69,11 @@ def train(
     as_it_is = not settings and not vary and seeds is None and data is None
     run = running.open_run(path, config, overwrite=overwrite, resume=resume, as_it_is=as_it_is)
     running.train(run)
-    errors = run.record.best_error
-    best = f"best validation error {np.reshape(errors, (-1, len(run.config.training.seeds))).mean(1).min():.5f}"
-    if run.config.vary:
-        best += f" with {running.varied(run)}"
-    err.print(escape(f"{best + '. ' if errors else ''}Next: metafun evaluate {path}"))
+    best = ""
+    if errors := run.record.best_error:
+        error = np.reshape(errors, (-1, len(run.config.training.seeds))).mean(1).min()
+        best = f"best validation error {error:.5f}{f' with {running.varied(run)}' if run.config.vary else ''}. "
+    err.print(escape(f"{best}Next: metafun evaluate {path}"))
 
 
 @app.command()

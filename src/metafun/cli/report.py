@@ -26,7 +26,9 @@ def report(
 
       metafun report --results /tmp/smoke --out /tmp/smoke/results.md
     """
-    texts = {page: render(results)} if (results / "paper.jsonl").exists() else {}
+    if not check:
+        _draw(results)
+    texts = {page: render(results, page)} if (results / "paper.jsonl").exists() else {}
     for other in map(Path, pages.PAGES):
         # Only in the project's own folder; elsewhere there is just the one page.
         if other.is_file() and results.resolve() == Path("results").resolve():
@@ -39,7 +41,6 @@ def report(
             raise InvalidResults(f"{', '.join(map(str, stale))} differs from what metafun report makes; run it.")
         err.print("all pages are up to date")
         return
-    _draw(results)
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")
@@ -50,7 +51,10 @@ def _draw(results: Path) -> None:
     """The figure that is made of numbers alone."""
     item, found = load_item("figure5"), Results(results)
     values = {
-        row.name: [[line.value for line in found.latest("figure5", row.name, column)] for column in item.columns]
+        row.name: [
+            [line.value for line in found.latest("figure5", row.name, column) if line.value is not None]
+            for column in item.columns
+        ]
         for row in item.rows
     }
     whole = {name: curve for name, curve in values.items() if all(curve)}

@@ -15,7 +15,7 @@ from ..config import Config, load_space, with_changes
 from ..data import Table
 from ..data.stored import save
 from ..devices import forget_programs
-from ..errors import InvalidConfig, InvalidData
+from ..errors import Diverged, InvalidConfig, InvalidData
 from ..files import locked
 from ..paper import ITEMS, Address, Job, Measured, Results, load_item, plan
 from ..runs import Run
@@ -67,7 +67,7 @@ def reproduce(
       metafun reproduce all --smoke --results /tmp/smoke --out /tmp/smoke/runs
     """
     names = _names(what)
-    if smoke and results == Path("results"):
+    if smoke and results.resolve() == Path("results").resolve():
         raise InvalidConfig("--smoke measures nothing worth keeping; give it a folder of its own with --results.")
     results.mkdir(parents=True, exist_ok=True)
     instead = _pairs(data or ())
@@ -79,25 +79,25 @@ def reproduce(
         jobs = _one_of_each(jobs)
     with locked(results, "measuring"):
         found = Results(results)
-        if found.repaired:
-            err.print(escape(f"{found.path}: its last line was broken and is taken out; it is measured again"))
-        missing = [job for job in jobs if any(_lacks(found, job, seeds))]
+        if found.broken:
+            err.print(escape(f"{found.path}: its last line is broken and does not count"))
+        missing = [job for job in jobs if _is_missing(found, job, seeds)]
         err.print(f"{len(jobs) - len(missing)} of {len(jobs)} trainings are there, {len(missing)} are to be done")
-        without = {}
+        left_out = 0
         for i, job in enumerate(missing, 1):
             err.print(escape(f"[{i}/{len(missing)}] {'; '.join(map(str, job.addresses))}"))
             if dry:
                 continue
             try:
                 found.append(_measure(job, out_dir / job.key, data or ()))
-            except InvalidData as error:
-                without[str(job.addresses[0])] = str(error)
+            except (InvalidData, Diverged) as error:
+                left_out += 1
                 err.print(escape(f"left out: {error}"))
             forget_programs()
     if not dry:
         _draw(names, jobs, out_dir, results)
-    if without:
-        err.print(f"{len(without)} trainings were left out: their data are not here")
+    if left_out:
+        err.print(f"{left_out} trainings were left out; why is said above")
 
 
 def _one_of_each(jobs: Sequence[Job]) -> list[Job]:
@@ -125,8 +125,16 @@ def _pairs(settings: Sequence[str]) -> dict[str, str]:
     return {name: other for name, _, other in pairs}
 
 
-def _lacks(found: Results, job: Job, seeds: int) -> list[bool]:
-    return [not set(range(seeds)) <= found.seeds(address, job.key) for address in job.addresses]
+def _is_missing(found: Results, job: Job, seeds: int) -> bool:
+    try:
+        data = _fingerprint(job.config.resolved())
+    except InvalidData:
+        return True  # it will say so when its turn comes
+    return any(not set(range(seeds)) <= found.seeds(address, job.key, data) for address in job.addresses)
+
+
+def _fingerprint(config: Config) -> str:
+    return getattr(config.tasks, "fingerprint", None) or ""
 
 
 def _measure(job: Job, folder: Path, data: Sequence[str]) -> list[Measured]:
@@ -146,11 +154,13 @@ def _measure(job: Job, folder: Path, data: Sequence[str]) -> list[Measured]:
         Measured(
             **{name: getattr(address, name) for name in ("item", "row", "column", "metric")},
             seed=seed,
-            value=value,
-            interval=measured["metrics"][address.metric]["interval"] or 0.0,
+            value=value if np.isfinite(value) else None,
+            interval=interval
+            if (interval := measured["metrics"][address.metric]["interval"]) and np.isfinite(interval)
+            else None,
             tasks=measured["test_tasks"],
             job=job.key,
-            data=getattr(run.config.tasks, "fingerprint", None) or "",
+            data=_fingerprint(run.config),
             version=__version__,
             device=jax.local_devices()[0].device_kind,
             seconds=measured["train_seconds"],
@@ -183,10 +193,12 @@ def _searched(job: Job, config: Config, folder: Path) -> tuple[Config, str]:
     space = load_space(job.search, trial, job.fixed)
     folder.mkdir(parents=True, exist_ok=True)
     study = searching.open_study(job.key, str(folder / "study.journal"), space, pruner="none")
-    follow(study, searching.work(study, space, folder / "worker-0", trials=job.trials, batch=8), job.trials)
-    best = searching.finished(study)[0].params
-    settings = (f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}" for key, value in best.items())
-    return load_space(job.search, config, job.fixed).configure(best), ", ".join(settings)
+    moments = searching.work(study, space, folder / "worker-0", worker=job.key, trials=job.trials, batch=8)
+    follow(study, moments, job.trials)
+    values = searching.best(study).params
+    chosen = {key: value for key, value in values.items() if key not in job.fixed}
+    said = (f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}" for key, value in chosen.items())
+    return load_space(job.search, config, job.fixed).configure(values), ", ".join(said)
 
 
 def _draw(names: Sequence[str], jobs: Sequence[Job], out_dir: Path, results: Path) -> None:
@@ -195,7 +207,7 @@ def _draw(names: Sequence[str], jobs: Sequence[Job], out_dir: Path, results: Pat
     for name in names:
         there = {a.row: Run(path) for a, path in folders.items() if a.item == name and (path / "config.toml").exists()}
         draw = load_item(name).draw
-        if not there or draw not in ("comparison", "curves"):
+        if draw not in ("comparison", "curves") or len(there) < len(load_item(name).rows):
             continue
         from ..plots import compare, curves
 

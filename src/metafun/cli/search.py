@@ -1,12 +1,13 @@
 """metafun search: hyperparameters by random search, trials trained together, workers on one study."""
 
 import json
+import os
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -56,7 +57,7 @@ def search(
     ] = None,
     resume: Resume = False,
     forget: Annotated[
-        bool, typer.Option("--forget", help="Replace trials that were begun elsewhere and will not be finished.")
+        bool, typer.Option("--forget", help="Give up all trials that were begun and not finished; others replace them.")
     ] = False,
     as_json: AsJson = False,
     worker: Annotated[int, typer.Option(hidden=True)] = 0,
@@ -73,6 +74,9 @@ def search(
 
       metafun search features --data mine --space ranges.toml --storage postgresql://user@host/name --study mine
     """
+    if workers > 1 or worker:
+        # Each process would take most of a GPU's memory for itself.
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     # Optuna is slow to import, and most commands do without.
     from .. import search as searching
 
@@ -82,23 +86,45 @@ def search(
     folder = out_dir or Path("runs") / f"{Path(preset).stem}-search"
     if folder.exists() and any(folder.iterdir()) and not resume:
         raise InvalidSearch(f"{folder} holds a search already; add --resume to go on with it, or choose another --out.")
+    if any(setting.startswith("training.steps=") for setting in settings or ()):
+        raise InvalidConfig("--steps and --set training.steps=… say the same thing; give --steps.")
     config = running.configure(preset, [*(settings or ()), f"training.steps={steps}"], seeds, data).resolved()
     ranges = load_space(space, config, fixed or ())
     folder.mkdir(parents=True, exist_ok=True)
-    storage = storage or str(folder / "study.journal")
+    journal = str(folder / "study.journal")
+    storage = storage or journal
     study = searching.open_study(study_name or folder.name, storage, ranges, pruner=pruner)
     if forget:
         err.print(f"{searching.forget(study)} trials are given up; others take their place")
     others = [_start(i, folder) for i in range(1, workers)] if not worker else []
+    own = folder / f"worker-{worker}"
     options: dict[str, Any] = {"trials": trials, "batch": batch, "sampler": sampler, "seed": seed}
     try:
-        follow(study, searching.work(study, ranges, folder / f"worker-{worker}", **options), trials)
+        moments = searching.work(study, ranges, own, worker=_worker_name(own, shared=storage != journal), **options)
+        follow(study, moments, trials, quiet=worker > 0)
+    except BaseException as error:
+        for process in others:
+            process.terminate()  # which asks it to stop after its chunk
+        if isinstance(error, searching.StorageInternalError):
+            raise InvalidSearch(f"the storage failed: {error}; --resume goes on when it is there again.") from None
+        raise
     finally:
         failed = [process for process in others if process.wait()]
     if failed:
         raise InvalidSearch(f"{len(failed)} of {workers} workers failed; what they said is above. --resume goes on.")
     if not worker:
         _report(study, ranges, preset, folder, as_json)
+
+
+def _worker_name(folder: Path, *, shared: bool) -> str:
+    """One that no other worker has: in a storage that machines share, folders may have the same name."""
+    if not shared:
+        return folder.name
+    path = folder / "name"
+    if not path.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, uuid.uuid4().hex.encode())
+    return path.read_text("utf-8")
 
 
 def _start(worker: int, folder: Path) -> subprocess.Popen:
@@ -108,7 +134,8 @@ def _start(worker: int, folder: Path) -> subprocess.Popen:
     return subprocess.Popen([sys.executable, "-m", "metafun.cli", *arguments, *own], stdout=subprocess.DEVNULL)
 
 
-def follow(study: Any, moments: Any, trials: int) -> None:
+def follow(study: Any, moments: Any, trials: int, *, quiet: bool = False) -> None:
+    """Goes through the moments of a search, with a progress bar on a terminal and a line for each batch elsewhere."""
     from .. import search as searching
 
     columns = (
@@ -118,11 +145,12 @@ def follow(study: Any, moments: Any, trials: int) -> None:
         TextColumn("{task.fields[now]}  best {task.fields[best]}"),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=err, disable=not err.is_terminal) as bar, running.stop_signal() as stopped:
+    hidden = quiet or not err.is_terminal
+    with Progress(*columns, console=err, disable=hidden) as bar, running.stop_signal() as stopped:
         task = bar.add_task("", total=trials, now="…", best="…")
         for moment in moments:
             done = searching.finished(study)
-            best = f"{done[0].value:.4f}" if done and done[0].value is not None else "…"
+            best = f"{searching.error(done[0]):.4f}" if done else "…"
             step = moment.report.record.step if moment.report else 0
             now = f"{len(moment.trials)} at once, step {step:,} of {moment.run.config.training.end:,}"
             bar.update(task, completed=len(done), now=now, best=best)
@@ -138,18 +166,19 @@ def _report(study: Any, ranges: Any, preset: str, folder: Path, as_json: bool) -
     from ..plots.search import plot_parallel, plot_slices
 
     done = searching.finished(study)
+    ended = {t.number for t in done if t.state.name == "COMPLETE"}
     write_atomically(folder / "best.toml", searching.winner(study, ranges, preset).encode())
     rows: list[dict[str, Any]] = [
         {
             "trial": t.number,
-            "error": searching.error(t),
-            "finished": t.value is not None,
+            "error": t.value,
+            "finished": t.number in ended,
             "settings": t.params,
         }
         for t in done
     ]
     results: dict[str, Any] = {"study": study.study_name, "trials": rows, "best": str(folder / "best.toml")}
-    shown = [(t.params, searching.error(t), t.value is not None) for t in done if np.isfinite(searching.error(t))]
+    shown = [(t.params, t.value, t.number in ended) for t in done if t.value is not None]
     figures = [
         plot(ranges.ranges, shown, folder / name)
         for plot, name in ((plot_parallel, "parallel.png"), (plot_slices, "slices.png"))
@@ -161,10 +190,11 @@ def _report(study: Any, ranges: Any, preset: str, folder: Path, as_json: bool) -
         return
     table = Table(title=escape(f"{study.study_name}: the best {min(SHOWN, len(rows))} of {len(rows)} trials"))
     for column in ("trial", "validation error", *ranges.ranges):
-        table.add_column(column.rpartition(".")[2].replace("_", " "), justify="right")
+        table.add_column(column.removeprefix("model.").removeprefix("training."), justify="right")
     for row in rows[:SHOWN]:
         values = [f"{v:.3g}" if isinstance(v, float) else str(v) for v in (row["settings"][k] for k in ranges.ranges)]
-        table.add_row(str(row["trial"]), f"{row['error']:.4f}" + ("" if row["finished"] else " (given up)"), *values)
+        error = "diverged" if row["error"] is None else f"{row['error']:.4f}"
+        table.add_row(str(row["trial"]), error + ("" if row["finished"] else " (given up)"), *values)
     out.print(table)
     if lost := searching.running(study):
         err.print(f"{_list([t.number for t in lost])} begun elsewhere, not finished; --forget replaces them")

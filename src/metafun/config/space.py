@@ -80,18 +80,21 @@ def spaces() -> list[str]:
     return sorted(f.name.removesuffix(".toml") for f in _folder().iterdir() if f.name.startswith("space"))
 
 
+def space_text(source: str) -> str:
+    """A shipped space, by its name, or a TOML file."""
+    if source in spaces():
+        return (_folder() / f"{source}.toml").read_text("utf-8")
+    if not source.endswith(".toml"):
+        raise InvalidConfig(f"unknown space '{source}'; {suggest(source, spaces())} A TOML file ends in .toml.")
+    try:
+        return Path(source).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidConfig(f"cannot read {source}: {error}.") from None
+
+
 def load_space(source: str, config: Config, fixed: Iterable[str] = ()) -> Space:
     """A shipped space's name or the path of a TOML file, without the settings that stay `fixed` as they are."""
-    if source in spaces():
-        text = (_folder() / f"{source}.toml").read_text("utf-8")
-    elif source.endswith(".toml"):
-        try:
-            text = Path(source).read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidConfig(f"cannot read {source}: {error}.") from None
-    else:
-        raise InvalidConfig(f"unknown space '{source}'; {suggest(source, spaces())} A TOML file ends in .toml.")
-    table = parse_toml(text, source)
+    table = parse_toml(space_text(source), source)
     fixed = frozenset(fixed)
     for key in fixed - set(table):
         raise InvalidConfig(f"{source} has no '{key}' that could stay fixed; {suggest(key, table)}")
@@ -105,6 +108,12 @@ def load_space(source: str, config: Config, fixed: Iterable[str] = ()) -> Space:
         found = _check(source, key, parse(Range, value, f"{key}."))
         if found.also or key not in fixed:
             ranges[key] = found
+    if not ranges:
+        raise InvalidConfig(f"{source} leaves nothing to search for; give it a range, or fix less.")
+    if not config.training.validate_every or config.vary is not None:
+        raise InvalidConfig(
+            "a search compares trials by validation: training.validate_every must not be 0, nor vary set."
+        )
     space = Space(config, ranges, fixed)
     for key, values in ranges.items():
         for value in values.examples:

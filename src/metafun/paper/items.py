@@ -1,12 +1,14 @@
 """A table or figure is rows of cells; a cell is a configuration, a metric and the published value."""
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Literal
 
 from ..config import Config, EpisodesConfig, load_config, parse_toml, with_changes
+from ..config.space import space_text
 from ..errors import InvalidConfig, suggest
 from ..schema import flatten, parse, to_table
 
@@ -80,9 +82,9 @@ class Job:
     @property
     def key(self) -> str:
         """A name for what is trained, whatever seeds are asked for."""
-        plain = with_changes(self.config, {"training.seeds": [0]})
-        search = (self.search, self.fixed, self.trials) if self.search else None
-        return hashlib.sha256(repr((plain, search)).encode()).hexdigest()[:12]
+        plain = to_table(with_changes(self.config, {"training.seeds": [0]}))
+        search = (space_text(self.search), self.fixed, self.trials) if self.search else None
+        return hashlib.sha256(json.dumps((plain, search)).encode()).hexdigest()[:12]
 
 
 def load_item(name: str) -> Item:

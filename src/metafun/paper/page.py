@@ -1,5 +1,6 @@
 """docs/results.md: every published value beside what was measured here, and the command that measures it."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, stdev
@@ -18,15 +19,16 @@ the paper.
 MISSING = "not measured yet"
 
 
-def render(folder: Path) -> str:
+def render(folder: Path, page: Path) -> str:
+    """The text of `page`, which figures are linked from."""
     results = Results(folder)
-    return "\n".join([HEAD, *(_item(name, load_item(name), results) for name in ITEMS)])
+    return "\n".join([HEAD, *(_item(name, load_item(name), results, page) for name in ITEMS)])
 
 
-def _item(name: str, item: Item, results: Results) -> str:
+def _item(name: str, item: Item, results: Results, page: Path) -> str:
     lines = [f"## {item.title}", "", item.caption, ""]
-    if (results.path.parent / f"{name}.png").exists():
-        lines += [f"![{item.title}](../results/{name}.png)", ""]
+    if (figure := results.path.parent / f"{name}.png").exists():
+        lines += [f"![{item.title}]({os.path.relpath(figure, page.parent)})", ""]
     sections = list(dict.fromkeys(row.section for row in item.rows))
     for section in sections:
         rows = [row for row in item.rows if row.section == section]
@@ -56,9 +58,12 @@ def _here(found: Sequence[Measured], percent: bool) -> str:
     if not found:
         return ""
     scale, digits = (100, 2) if percent else (1, 4)
-    values = [scale * line.value for line in found]
+    values = [scale * line.value for line in found if line.value is not None]
+    if len(values) < len(found):
+        return f"{len(found) - len(values)} of {len(found)} seeds are not finite"
     spread = f" ± {stdev(values):.{digits}f}" if len(values) > 1 else ""
-    return f"{fmean(values):.{digits}f}{spread} ({scale * found[0].interval:.{digits}f})"
+    interval = "" if found[0].interval is None else f" ({scale * found[0].interval:.{digits}f})"
+    return f"{fmean(values):.{digits}f}{spread}{interval}"
 
 
 def _there(published: Sequence[float], percent: bool) -> str:
@@ -67,14 +72,14 @@ def _there(published: Sequence[float], percent: bool) -> str:
 
 
 def _ratio(found: Sequence[Measured], published: Sequence[float], percent: bool) -> str:
-    if not found or not published:
+    values = [line.value for line in found if line.value is not None]
+    if not values or not published:
         return ""
-    return f"{fmean(line.value for line in found) * (100 if percent else 1) / published[0]:.2f}"
+    return f"{fmean(values) * (100 if percent else 1) / published[0]:.2f}"
 
 
 def _how(row: Row, measured: Sequence[Sequence[Measured]]) -> str:
     lines = [line for found in measured for line in found]
     if not lines:
         return row.why or MISSING
-    last = lines[-1]
-    return f"`{last.command}`, {last.device}, {last.date}"
+    return "; ".join(dict.fromkeys(f"`{line.command}`, {line.device}, {line.date}" for line in lines))

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ..errors import InvalidResults
+from ..errors import InvalidConfig, InvalidResults
 from ..files import write_atomically
 from ..schema import parse
 from .items import Address
@@ -13,15 +13,15 @@ from .items import Address
 
 @dataclass(frozen=True)
 class Measured:
-    """A cell's value for one seed, and where it comes from. `found` are the settings that a search chose."""
+    """A cell's value for one seed, None if not finite, and where it comes from. `found` is what a search chose."""
 
     item: str
     row: str
     column: str
     metric: str
     seed: int
-    value: float
-    interval: float
+    value: float | None
+    interval: float | None
     tasks: int
     job: str
     data: str
@@ -38,33 +38,37 @@ class Measured:
 
 
 class Results:
-    """The file in a folder of results; a line that a crash left broken at its end is taken out."""
+    """The file in a folder. What a crash left broken at its end is passed over, and goes when a line is added."""
 
     def __init__(self, folder: Path):
         self.path = folder / "paper.jsonl"
-        self.repaired = False
         self.lines: list[Measured] = []
+        self._whole = ""
         text = self.path.read_text("utf-8", errors="replace") if self.path.exists() else ""
-        whole = text.splitlines(keepends=True)
-        for i, line in enumerate(whole):
+        for number, line in enumerate(text.splitlines(keepends=True), 1):
             try:
-                if not line.endswith("\n"):
-                    raise ValueError("it has no end")
-                self.lines.append(parse(Measured, json.loads(line)))
-            except (ValueError, TypeError, RecursionError) as error:
-                if i < len(whole) - 1:
-                    raise InvalidResults(f"{self.path}, line {i + 1} is damaged: {error}; take it out.") from None
-                write_atomically(self.path, "".join(whole[:-1]).encode())
-                self.repaired = True
+                entry = json.loads(line)
+            except (ValueError, RecursionError):
+                if line.endswith("\n"):
+                    raise InvalidResults(f"{self.path}, line {number} is not JSON; take it out.") from None
+                break
+            try:
+                self.lines.append(parse(Measured, entry))
+            except (InvalidConfig, TypeError, AttributeError) as error:
+                raise InvalidResults(f"{self.path}, line {number} is not a result: {error}") from None
+            self._whole += line.rstrip("\n") + "\n"
+        self.broken = text.rstrip("\n") != self._whole.rstrip("\n")
 
-    def seeds(self, address: Address, job: str) -> set[int]:
-        """The seeds of a cell that were measured with that configuration."""
-        return {line.seed for line in self.lines if line.address == address and line.job == job}
+    def seeds(self, address: Address, job: str, data: str) -> set[int]:
+        """The seeds of a cell that were measured with that configuration and those data."""
+        found = (line for line in self.lines if line.address == address and (line.job, line.data) == (job, data))
+        return {line.seed for line in found}
 
     def append(self, lines: Iterable[Measured]) -> None:
+        """Only one process at a time may do so."""
         lines = list(lines)
-        with open(self.path, "a", encoding="utf-8") as file:
-            file.write("".join(json.dumps(asdict(line)) + "\n" for line in lines))
+        self._whole += "".join(json.dumps(asdict(line)) + "\n" for line in lines)
+        write_atomically(self.path, self._whole.encode())
         self.lines += lines
 
     def latest(self, item: str, row: str, column: str) -> list[Measured]:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from ..config.space import Range
 from .style import BLUE, GREY, INK, RED, SHADES, plain, save
 
-# One trial: its settings, its error, and whether it was trained to the end.
+# The best comes first. Of each: its settings, its error, and whether it was trained to the end.
 Trials = Sequence[tuple[Mapping[str, Any], float, bool]]
 
 
@@ -25,7 +25,7 @@ def plot_parallel(ranges: Mapping[str, Range], trials: Trials, path: Path) -> Pa
     lines = np.stack([*heights, (errors - low) / (high - low)])
     rank = errors.argsort().argsort() / max(len(errors) - 1, 1)
     for i in errors.argsort()[::-1]:
-        best = rank[i] == 0
+        best = i == 0
         axis.plot(
             lines[:, i], color=RED if best else SHADES(0.95 - 0.75 * rank[i]), lw=2 if best else 1, zorder=2 + best
         )
@@ -56,7 +56,7 @@ def plot_slices(ranges: Mapping[str, Range], trials: Trials, path: Path) -> Path
         x = _place(values, [settings[key] for settings, *_ in trials])
         axis.scatter(x[ended], errors[ended], s=18, color=BLUE, alpha=0.8, lw=0)
         axis.scatter(x[~ended], errors[~ended], s=18, facecolors="none", edgecolors=GREY)
-        axis.scatter(x[errors.argmin()], errors.min(), s=40, color=RED, zorder=3)
+        axis.scatter(x[0], errors[0], s=40, color=RED, zorder=3)
         _label(axis, key, values)
     for axis in axes.flat[len(ranges) :]:
         axis.set_visible(False)
