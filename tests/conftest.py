@@ -30,6 +30,11 @@ def pytest_runtest_teardown():
         jax.clear_caches()
 
 
+def pytest_collection_modifyitems(items):
+    """The slow ones first: begun last, they would leave the other processes with nothing to do."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 @pytest.fixture
 def float64():
     with jax.enable_x64(True):

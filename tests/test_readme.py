@@ -45,7 +45,18 @@ def test_the_configuration_is_valid(tmp_path):
 
 def test_the_commands_exist():
     commands = set(re.findall(r"^ {4}metafun (\w+)", README, re.MULTILINE))
-    assert commands == {"train", "evaluate", "plot", "info", "demo", "data", "protocol"}
+    assert commands == {
+        "train",
+        "evaluate",
+        "plot",
+        "info",
+        "demo",
+        "data",
+        "protocol",
+        "search",
+        "reproduce",
+        "report",
+    }
     assert all(CliRunner().invoke(app, [command, "--help"]).exit_code == 0 for command in commands)
     targets = re.findall(r"^ {4}make (\w+)", README, re.MULTILINE)
     makefile = (ROOT / "Makefile").read_text("utf-8")

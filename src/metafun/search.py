@@ -82,7 +82,7 @@ def _connect(name: str, storage: str, pruner: str) -> optuna.Study:
                 reason = str(error).splitlines()[0]
                 raise InvalidSearch(
                     f"the storage {_public(storage)} cannot be used: {_public(reason)}. "
-                    "It must be the URL of a database, such as postgresql://user@host/name, or the path of a journal file."
+                    "It must be the URL of a database, postgresql://user@host/name, or the path of a journal file."
                 ) from None
             time.sleep(1)
     raise AssertionError("unreachable")

@@ -72,7 +72,7 @@ def reproduce(
     results.mkdir(parents=True, exist_ok=True)
     instead = _pairs(data or ())
     if smoke:
-        seeds, trials, instead = 1, 2, _smoke_data(out_dir)
+        seeds, trials, instead = 1, 1, _smoke_data(out_dir)
         jax.config.update("jax_disable_most_optimizations", True)  # what counts is how soon it is compiled
     jobs = plan(names, only=only, seeds=seeds, trials=trials, data=instead, changes=SMOKE if smoke else None)
     if smoke:

@@ -57,10 +57,10 @@ class Space:
         tables = [flatten(to_table(config)) for config in configs]
         if len(configs) == 1:
             return configs[0]
-        differ = [key for key in tables[0] if len({repr(table[key]) for table in tables}) > 1]
+        differ = [key for key in tables[0] if len({repr(table.get(key)) for table in tables}) > 1]
         # Trials may come out the same; each is a variant nevertheless.
         keys = differ or ["training.learning_rate"]
-        return with_changes(configs[0], {"vary": {key: tuple(table[key] for table in tables) for key in keys}})
+        return with_changes(configs[0], {"vary": {key: tuple(table.get(key) for table in tables) for key in keys}})
 
     @cached_property
     def numbers(self) -> set[str]:
