@@ -10,8 +10,8 @@ SOURCE = Path(__file__).parent.parent / "src" / "metafun"
 FLOORS = [
     {"cli"},
     {"__init__"},
-    {"plots", "protocol", "report", "paper"},
-    {"search"},
+    {"plots", "protocol", "report"},
+    {"search", "paper"},
     {"runs"},
     {"training", "evaluation", "checkpoint"},
     {"config"},

@@ -4,42 +4,16 @@
 """
 
 import json
-import re
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from .config import load_config
+from .paper import load_item
 from .schema import flatten, to_table
 
-# Mean and standard deviation over 5 runs, as published: Table 1 by preset and metric, Table 2 by preset and shots.
-_METAFUN = {"mse_5shot": (0.040, 0.008), "mse_10shot": (0.017, 0.005)}
-PAPER_ERROR: dict[str, dict[str, tuple[float, float]]] = {
-    "sinusoid": _METAFUN,
-    "sinusoid-paper": _METAFUN,
-    "demo": _METAFUN,
-    "maml": {"mse_5shot": (0.390, 0.156), "mse_10shot": (0.114, 0.010)},
-    "maml-large": {"mse_5shot": (0.208, 0.009), "mse_10shot": (0.061, 0.004)},
-    "maml-wide": {"mse_5shot": (0.205, 0.013), "mse_10shot": (0.059, 0.010)},
-}
-PAPER_ACCURACY = {
-    "leo-mini-1shot": (61.76, 0.08),
-    "leo-mini-5shot": (77.59, 0.12),
-    "meta-sgd-mini-1shot": (54.24, 0.03),
-    "meta-sgd-mini-5shot": (70.86, 0.04),
-    "mini-dfp-1shot": (62.12, 0.30),
-    "mini-kfp-1shot": (61.16, 0.15),
-    "mini-dfp-5shot": (77.78, 0.12),
-    "mini-kfp-5shot": (78.20, 0.16),
-    "mini-dfp-1shot-multiview": (64.13, 0.13),
-    "mini-kfp-1shot-multiview": (63.39, 0.15),
-    "mini-dfp-5shot-multiview": (80.82, 0.17),
-    "mini-kfp-5shot-multiview": (80.81, 0.10),
-    "tiered-dfp-1shot": (67.72, 0.14),
-    "tiered-kfp-1shot": (67.27, 0.20),
-    "tiered-dfp-5shot": (82.81, 0.15),
-    "tiered-kfp-5shot": (83.28, 0.12),
-}
+ERRORS = ("mse_5shot", "mse_10shot")
 # Per-target log-likelihood on the curves of gp-bnp, RBF and Matérn-5/2, as published by Nguyen and Grover (2022).
 PUBLISHED_CURVES = {
     "gp-bnp-cnp": ("CNP", 0.26),
@@ -203,14 +177,24 @@ def rendered(page: str, results: Path) -> str:
     return page
 
 
-def published(record: dict[str, Any]) -> dict[str, tuple[float, float]]:
-    """What the paper reports of the tasks and the model of a measured run."""
+@cache
+def _paper() -> dict[tuple[str, str], tuple[float, ...]]:
+    """Mean and standard deviation over 5 runs, as published, by preset and metric."""
+    rows = [row for name in ("table1", "table2") for row in load_item(name).rows if row.cells and row.published]
+    # A preset may serve other data too; it is known by where it comes first.
+    pairs = [(cell, value) for row in reversed(rows) for cell, value in zip(row.cells, row.published, strict=True)]
+    return {(cell.preset, cell.metric): value for cell, value in pairs}
+
+
+def published(record: dict[str, Any]) -> dict[str, tuple[float, ...]]:
+    """What the paper reports of the tasks and the model of a measured run on sinusoids."""
     config = tomllib.loads(record["config"])
     if config["tasks"]["kind"] != "sinusoid":
         return {}
-    return (
-        _METAFUN if config["model"]["kind"] == "metafun" else PAPER_ERROR.get(record["run"].removesuffix("-10shot"), {})
-    )
+    # Table 1 has MetaFun with attention.
+    metafun = config["model"].get("pooling", {}).get("kind") == "attention"
+    preset = "sinusoid-paper" if metafun else _preset(record["run"])
+    return {metric: value for (name, metric), value in _paper().items() if name == preset}
 
 
 def number(value: dict[str, Any]) -> str:
@@ -231,20 +215,20 @@ def _sinusoid_row(records: list[dict[str, Any]]) -> str:
     name = records[0]["run"]
     command = "`make demo`" if name == "demo" else ", ".join(map(_train_command, records))
     metrics = {metric: value for record in records for metric, value in record["metrics"].items()}
-    paper = PAPER_ERROR.get(_preset(name), {})
+    paper = {metric: value for record in records for metric, value in published(record).items()}
     # Seconds on a CPU depend on whose it is and what else it does; they are not reported.
     timed = [record for record in records if record["device"] != "cpu"]
     cells = (
         command,
-        *(number(metrics[m]) for m in _METAFUN),
-        *(_published(paper.get(m), 3) for m in _METAFUN),
+        *(number(metrics[m]) for m in ERRORS),
+        *(_published(paper.get(m), 3) for m in ERRORS),
         ", ".join(f"{record['train_seconds']:.0f}" for record in timed),
         ", ".join(f"{record['steps_per_second']:,.0f}" for record in timed),
     )
     return f"| {' | '.join(cells)} |"
 
 
-def _published(value: tuple[float, float] | None, digits: int) -> str:
+def _published(value: tuple[float, ...] | None, digits: int) -> str:
     return "" if value is None else f"{value[0]:.{digits}f} ± {value[1]:.{digits}f}"
 
 
@@ -313,8 +297,8 @@ def _spread(value: dict[str, Any]) -> str:
 
 def _features_row(record: dict[str, Any]) -> str:
     config = tomllib.loads(record["config"])
-    preset, shots = record["preset"], config["tasks"]["shots"]
-    accuracy = next(value for name, value in record["metrics"].items() if name.startswith("accuracy"))
+    preset = record["preset"]
+    metric, accuracy = next((name, value) for name, value in record["metrics"].items() if name.startswith("accuracy"))
     ece = next(value for name, value in record["metrics"].items() if name.startswith("ece"))
     cells = (
         f"`metafun protocol {_arguments(record, preset)} --data {config['tasks']['data']}`",
@@ -322,6 +306,6 @@ def _features_row(record: dict[str, Any]) -> str:
         f"± {100 * accuracy['interval']:.2f}",
         f"{ece['mean']:.3f}",
         f"{record['validation']['step']:,}",
-        _published(PAPER_ACCURACY.get(re.sub(r"\dshot", f"{shots}shot", preset)), 2),
+        _published(_paper().get((preset, metric)), 2),
     )
     return f"| {' | '.join(cells)} |"
