@@ -10,7 +10,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "metafun"
 FLOORS = [
     {"cli"},
     {"__init__"},
-    {"plots", "protocol", "report"},
+    {"plots", "protocol", "report", "estimators"},
     {"search", "paper"},
     {"runs"},
     {"training", "evaluation", "checkpoint"},

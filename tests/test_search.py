@@ -49,6 +49,13 @@ def space(tmp_path):
     return load_space(str(tmp_path / "space.toml"), tiny())
 
 
+@pytest.fixture
+def numbers(tmp_path):
+    """A space in which all trials have one shape."""
+    (tmp_path / "numbers.toml").write_text('["training.learning_rate"]\nlog_uniform = [1e-4, 1e-1]')
+    return load_space(str(tmp_path / "numbers.toml"), tiny("training.steps=40"))
+
+
 def tiny(*settings):
     return load_config("features", [*TINY_EPISODES, "tasks.data=clusters", *settings])
 
@@ -134,11 +141,10 @@ def test_a_search_that_is_stopped_goes_on_and_does_nothing_twice(space, tmp_path
         assert [t.value for t in trials] == pytest.approx(list(run.record.best_error))
 
 
-def test_one_that_was_being_asked_for_is_replaced(space, tmp_path):
-    study = open_study("s", str(tmp_path / "journal"), space)
+def test_one_that_was_being_asked_for_is_replaced(numbers, tmp_path):
+    space, study = numbers, open_study("s", str(tmp_path / "journal"), numbers)
     lost, half = study.ask(), study.ask()
     half.set_user_attr("worker", "w")
-    half.suggest_int("model.iterations", 1, 2)
     options = {"worker": "w", "trials": 2, "batch": 2}
     list(work(study, space, tmp_path / "worker", **options))
     assert [t.state for t in all_trials(study)] == [TrialState.RUNNING, TrialState.FAIL, TrialState.COMPLETE]
@@ -147,12 +153,12 @@ def test_one_that_was_being_asked_for_is_replaced(space, tmp_path):
     assert len(finished(study)) == 2 and not running(study)
 
 
-def test_when_all_are_hopeless_a_batch_is_given_up(space, tmp_path, monkeypatch):
-    study = open_study("s", str(tmp_path / "journal"), space)
+def test_when_all_are_hopeless_a_batch_is_given_up(numbers, tmp_path, monkeypatch):
+    study = open_study("s", str(tmp_path / "journal"), numbers)
     monkeypatch.setattr(optuna.trial.Trial, "should_prune", lambda trial: trial.number in (0, 1, 2))
-    moments = list(work(study, space, tmp_path / "worker", worker="w", trials=4, batch=2))
+    moments = list(work(study, numbers, tmp_path / "worker", worker="w", trials=4, batch=2))
     steps = {moment.trials: moment.report.record.step for moment in moments if moment.report}
-    assert steps == {(0, 1): 20, (2, 3): 60}, "one that is promising takes the other with it"
+    assert steps == {(0, 1): 20, (2, 3): 40}, "one that is promising takes the other with it"
     states = [t.state for t in all_trials(study)]
     assert states == [TrialState.PRUNED] * 2 + [TrialState.COMPLETE] * 2, "what was trained to its end counts"
     assert best(study).number in (2, 3) and [t.number for t in finished(study)][2:] == [0, 1]
@@ -258,12 +264,11 @@ def postgresql(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["journal", "postgresql"])
-def test_two_workers_lose_nothing_and_do_nothing_twice(kind, request, tmp_path):
-    (tmp_path / "space.toml").write_text('["training.learning_rate"]\nlog_uniform = [1e-4, 1e-1]')
+def test_two_workers_lose_nothing_and_do_nothing_twice(kind, request, tmp_path, numbers):
     storage = request.getfixturevalue("postgresql") if kind == "postgresql" else str(tmp_path / "journal")
     settings = [part for setting in TINY_EPISODES for part in ("--set", setting) if "steps" not in setting]
     common = [sys.executable, "-m", "metafun.cli", "search", "features", "--data", "clusters", "--steps", "20"]
-    common += ["--space", str(tmp_path / "space.toml"), "--storage", storage, "--study", "shared"]
+    common += ["--space", str(tmp_path / "numbers.toml"), "--storage", storage, "--study", "shared"]
     common += ["--trials", "7", "--batch", "2", "--pruner", "none", *settings]
     workers = [
         subprocess.Popen([*common, "--out", str(tmp_path / name)], env=quick(), stderr=subprocess.PIPE, text=True)

@@ -1,8 +1,8 @@
 """Stochastic functional representations: a latent z beside r(·), so that whole functions can be drawn (Section 5 a).
 
 Neural processes are among them: with one update that does not see r, pooled by attention, it is the attentive neural
-process (Kim et al., 2019); without any update, so that z alone tells of the context, the neural process (Garnelo et
-al., 2018).
+process (Kim et al., 2019); pooled by the mean, the neural process with a deterministic path; without any update, so
+that z alone tells of the context, that of Garnelo et al. (2018).
 """
 
 import math

@@ -94,7 +94,7 @@ def reproduce(
                 left_out += 1
                 err.print(escape(f"left out: {error}"))
             forget_programs()
-    if not dry:
+    if not dry and only is None:
         _draw(names, jobs, out_dir, results)
     if left_out:
         err.print(f"{left_out} trainings were left out; why is said above")
@@ -202,18 +202,19 @@ def _searched(job: Job, config: Config, folder: Path) -> tuple[Config, str]:
 
 
 def _draw(names: Sequence[str], jobs: Sequence[Job], out_dir: Path, results: Path) -> None:
-    """The figures that need trained models."""
+    """The figures that need trained models, if all of theirs are there."""
     folders = {a: out_dir / job.key / f"{len(job.config.training.seeds)}-seeds" for job in jobs for a in job.addresses}
     for name in names:
-        there = {a.row: Run(path) for a, path in folders.items() if a.item == name and (path / "config.toml").exists()}
+        paths = {address.row: path for address, path in folders.items() if address.item == name}
         draw = load_item(name).draw
-        if draw not in ("comparison", "curves") or len(there) < len(load_item(name).rows):
+        if draw not in ("comparison", "curves") or not all((p / "config.toml").exists() for p in paths.values()):
             continue
         from ..plots import compare, curves
 
+        runs = {row: Run(path) for row, path in paths.items()}
         for suffix in (".png", ".svg"):
             path = results / f"{name}{suffix}"
-            err.print(str(compare(there, path) if draw == "comparison" else curves(next(iter(there.values())), path)))
+            err.print(str(compare(runs, path) if draw == "comparison" else curves(next(iter(runs.values())), path)))
 
 
 def _smoke_data(folder: Path) -> dict[str, str]:

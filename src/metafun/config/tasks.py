@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
 from ..data import Table, open_table
 from ..errors import InvalidConfig, InvalidData
 from ..schema import Between
 from ..tasks import Curves, Episodes, Sinusoid
-from ..tasks.episodes import check
+from ..tasks.episodes import check, unit
 from .values import Count, NonNegative, Positive, Real, Seed, Size, TrainingSplit
 
 
@@ -45,6 +49,10 @@ class SinusoidConfig:
 
     def resolved(self, validates: bool) -> "SinusoidConfig":
         return self
+
+    def prepare(self, x: NDArray) -> NDArray:
+        """Inputs as the model takes them."""
+        return x
 
     def check(self) -> None:
         least, most = self.context
@@ -101,6 +109,10 @@ class CurvesConfig:
 
     def resolved(self, validates: bool) -> "CurvesConfig":
         return self
+
+    def prepare(self, x: NDArray) -> NDArray:
+        """Inputs as the model takes them."""
+        return x
 
     def check(self) -> None:
         for name in ("lengthscale", "scale", "period", "inputs", "context", "targets"):
@@ -189,6 +201,10 @@ class EpisodesConfig:
         return dataclasses.replace(
             self, data=_anchored(self.data), features=table.features.shape[1], fingerprint=table.fingerprint
         )
+
+    def prepare(self, x: NDArray) -> NDArray:
+        """Rows as the model takes them: of length one."""
+        return np.asarray(unit(jnp.asarray(x, float)))
 
     def check(self) -> None:
         if not self.train_on or len(set(self.train_on)) < len(self.train_on):

@@ -53,9 +53,9 @@ class Episodes(Tasks):
 
     def sample(self, key: PRNGKeyArray) -> Task:
         key_rows, key_noise = jax.random.split(key)
-        x = _unit(self.features[self.rows(key_rows)].astype(float))
+        x = unit(self.features[self.rows(key_rows)].astype(float))
         if self.noise:
-            x = _unit(x + self.noise / math.sqrt(x.shape[-1]) * jax.random.normal(key_noise, x.shape, x.dtype))
+            x = unit(x + self.noise / math.sqrt(x.shape[-1]) * jax.random.normal(key_noise, x.shape, x.dtype))
         context, target = jnp.split(x, [self.shots], axis=1)
         return Task(_points(context), _points(target))
 
@@ -71,7 +71,8 @@ class Episodes(Tasks):
         return self.starts[classes, None] + rows
 
 
-def _unit(x: Float[Array, "*n dx"]) -> Float[Array, "*n dx"]:
+def unit(x: Float[Array, "*n dx"]) -> Float[Array, "*n dx"]:
+    """Each row scaled to length one."""
     # The largest entry first: squares of numbers far from 1 would leave the range of float32.
     x = x / jnp.maximum(jnp.abs(x).max(-1, keepdims=True), jnp.finfo(x.dtype).tiny)
     return x / jnp.maximum(jnp.linalg.norm(x, axis=-1, keepdims=True), 1e-12)

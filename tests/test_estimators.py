@@ -1,0 +1,173 @@
+"""fit and predict: the manners of scikit-learn, and the numbers of the model."""
+
+import pickle
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import metafun.estimators
+from examples import TINY, TINY_EPISODES, clusters
+from metafun import MetaFunClassifier, MetaFunRegressor, Points, load_model
+from metafun.config import load_config
+from metafun.data.stored import save
+from metafun.errors import InvalidCheckpoint, InvalidRun
+from metafun.model import MetaFun
+from metafun.runs import Run
+
+FEATURES = 12
+
+
+def trained(path, preset, settings):
+    run = Run.create(path, load_config(preset, settings))
+    for _ in run.train():
+        pass
+    return path
+
+
+@pytest.fixture(scope="module")
+def regression(tmp_path_factory):
+    path = tmp_path_factory.mktemp("estimators") / "waves"
+    return trained(path, "sinusoid", [*TINY, "model.loss.kind=gaussian", "training.steps=20"])
+
+
+@pytest.fixture(scope="module")
+def classification(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("estimators")
+    save(clusters(dx=FEATURES), folder, "a test")
+    settings = [*TINY_EPISODES, f"tasks.data={folder / 'clusters'}"]
+    return trained(folder / "classes", "features", settings)
+
+
+def wave(n=7, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-5, 5, (n, 1))
+    return x, 2 * np.sin(x[:, 0])
+
+
+def blobs(n=4, classes=("cat", "dog", "owl"), seed=0):
+    rng = np.random.default_rng(seed)
+    centres = np.random.default_rng(9).normal(size=(len(classes), FEATURES))
+    labels = np.repeat(np.arange(len(classes)), n)
+    return centres[labels] + 0.3 * rng.normal(size=(len(labels), FEATURES)), np.array(classes)[labels]
+
+
+def test_a_regressor_predicts_what_the_model_does(regression):
+    x, y = wave()
+    anywhere = np.linspace(-5, 5, 30)[:, None]
+    mean, std = MetaFunRegressor(regression).fit(x, y).predict(anywhere, return_std=True)
+    model = load_model(regression / "checkpoint.safetensors")
+    expected = model.predict(model.encode(Points.of(x, y[:, None])), jnp.asarray(anywhere, float))
+    np.testing.assert_allclose(mean, expected.mean[:, 0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(std, expected.std[:, 0], rtol=1e-4)
+    matrix = MetaFunRegressor(regression).fit(x, y[:, None]).predict(anywhere)
+    np.testing.assert_array_equal(matrix, mean[:, None])
+
+
+def test_a_classifier_knows_its_labels(classification):
+    x, y = blobs()
+    model = MetaFunClassifier(str(classification)).fit(x, y)
+    assert model.classes_.tolist() == ["cat", "dog", "owl"]
+    others, truth = blobs(n=10, seed=1)
+    probabilities = model.predict_proba(others)
+    assert probabilities.shape == (30, 3)
+    np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-5)
+    assert (model.predict(others) == model.classes_[probabilities.argmax(1)]).all()
+    assert model.score(others, truth) > 0.5
+
+    # Labels are names: another order of them changes nothing.
+    renamed = MetaFunClassifier(classification).fit(x, np.array([{"cat": "z", "dog": "y", "owl": "x"}[c] for c in y]))
+    np.testing.assert_allclose(renamed.predict_proba(others)[:, ::-1], probabilities, atol=1e-5)
+
+
+def test_large_inputs_are_predicted_in_chunks(regression, monkeypatch):
+    x, y = wave()
+    model, many = MetaFunRegressor(regression).fit(x, y), np.linspace(-5, 5, 100)[:, None]
+    whole = model.predict(many)
+    monkeypatch.setattr(metafun.estimators, "ROWS_AT_A_TIME", 16)
+    np.testing.assert_allclose(model.predict(many), whole, rtol=1e-5, atol=1e-6)
+
+
+def test_the_same_sizes_are_compiled_once(regression, monkeypatch):
+    traced = []
+    encode = MetaFun.encode
+    monkeypatch.setattr(MetaFun, "encode", lambda self, *rest: traced.append(1) or encode(self, *rest))
+    for n in (9, 12, 16):
+        x, y = wave(n, seed=n)
+        MetaFunRegressor(regression).fit(x, y).predict(x)
+    assert len(traced) <= 1, "9, 12 and 16 points have room for 16"
+
+
+def test_partial_fit_adds_points(regression, classification):
+    x, y = wave(9)
+    apart = MetaFunRegressor(regression).partial_fit(x[:4], y[:4]).partial_fit(x[4:], y[4:])
+    np.testing.assert_array_equal(apart.predict(x), MetaFunRegressor(regression).fit(x, y).predict(x))
+    x, y = blobs()
+    grown = MetaFunClassifier(classification).fit(x[:8], y[:8]).partial_fit(x[8:], y[8:])
+    assert grown.classes_.tolist() == ["cat", "dog", "owl"]
+
+
+def test_drawn_outputs(regression):
+    x, y = wave()
+    model = MetaFunRegressor(regression).fit(x, y)
+    drawn = model.sample_y(x, n_samples=500, random_state=0)
+    assert drawn.shape == (7, 500)
+    mean, std = model.predict(x, return_std=True)
+    np.testing.assert_allclose(drawn.mean(1), mean, atol=5 * std.max() / np.sqrt(500))
+    np.testing.assert_array_equal(drawn, model.sample_y(x, n_samples=500, random_state=0))
+
+
+def test_the_manners_of_scikit_learn(regression, classification, tmp_path):
+    x, y = wave(12)
+    model = MetaFunRegressor(regression)
+    assert clone(model).get_params() == {"checkpoint": regression}
+    fitted = model.fit(x, y)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict(x), fitted.predict(x))
+    assert len(cross_val_score(MetaFunRegressor(regression), x, y, cv=3)) == 3
+    x, y = blobs()
+    pipeline = make_pipeline(StandardScaler(), MetaFunClassifier(classification)).fit(x, y)
+    assert pipeline.predict(x).shape == y.shape
+    search = GridSearchCV(MetaFunClassifier(classification), {"checkpoint": [classification]}, cv=2).fit(x, y)
+    assert search.best_params_ == {"checkpoint": classification}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x, y: (np.where(x > 0, x, np.nan), y), "contains NaN"),
+        (lambda x, y: (np.where(x > 0, x, np.inf), y), "contains infinity"),
+        (lambda x, y: (np.full(x.shape, "a"), y), "could not convert string to float"),
+        (lambda x, y: (x[:0], y[:0]), "0 sample"),
+        (lambda x, y: (np.c_[x, x], y), r"X has 24 features, but the model in .* takes 12"),
+        (lambda x, y: (x, np.full(len(y), "cat")), "one class only"),
+        (lambda x, y: (x, y[:-1]), "inconsistent numbers of samples"),
+    ],
+)
+def test_bad_input_gets_the_error_that_people_expect(classification, change, message):
+    with pytest.raises(ValueError, match=message):
+        MetaFunClassifier(classification).fit(*change(*blobs()))
+
+
+def test_a_checkpoint_for_something_else(regression, classification, tmp_path):
+    with pytest.raises(InvalidCheckpoint, match="is a model for classification; this estimator is for regression"):
+        MetaFunRegressor(classification).fit(np.ones((3, FEATURES)), np.arange(3.0))
+    with pytest.raises(InvalidRun, match="is not a run folder"):
+        MetaFunRegressor(tmp_path).fit(*wave())
+    with pytest.raises(InvalidCheckpoint, match="there is no checkpoint"):
+        MetaFunRegressor(tmp_path / "nothing").fit(*wave())
+    with pytest.raises(NotFittedError):
+        MetaFunRegressor(regression).predict(np.ones((1, 1)))
+    with pytest.raises(ValueError, match=r"y has 2 outputs, but the model in .* has 1"):
+        MetaFunRegressor(regression).fit(np.ones((3, 1)), np.ones((3, 2)))
+
+
+def test_what_was_trained_on_the_squared_error_is_not_sure_of_anything(tmp_path):
+    path = trained(tmp_path / "run", "sinusoid", [*TINY, "training.steps=20"])
+    model = MetaFunRegressor(path).fit(*wave())
+    with pytest.raises(ValueError, match=r"knows no standard deviation; use one .* model\.loss\.kind=gaussian"):
+        model.predict([[0.0]], return_std=True)
