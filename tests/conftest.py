@@ -36,6 +36,14 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture
+def optimised():
+    """For a test that runs longer than it compiles."""
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)
+
+
+@pytest.fixture
 def float64():
     with jax.enable_x64(True):
         yield

@@ -27,7 +27,7 @@ def test_the_table_is_read_as_it_is():
 
 
 @pytest.mark.slow
-def test_three_hundred_steps_are_on_the_way():
+def test_three_hundred_steps_are_on_the_way(optimised):
     """5-way 1-shot on novel classes; longer training goes on to 59 % (results/choices-miniimagenet.jsonl)."""
     settings = [f"tasks.data={NAME}", "training.steps=300", "training.chunk=100", "training.validate_every=100"]
     config = load_config("mini-kfp-1shot", [*settings, "training.validation_tasks=200"]).resolved()

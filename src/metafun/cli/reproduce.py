@@ -105,7 +105,7 @@ def _one_of_each(jobs: Sequence[Job]) -> list[Job]:
     kinds: dict[Any, Job] = {}
     for job in sorted(jobs, key=lambda job: -len({address.item for address in job.addresses})):
         model = flatten(to_table(job.config.model))
-        kind = tuple(model.get(part) for part in ("kind", "loss.kind", "pooling.kind", "update.kind", "decoder.kind"))
+        kind = tuple(model.get(part) for part in ("kind", "loss.kind", "update.kind", "decoder.kind"))
         kinds.setdefault((kind, job.search), job)
     return list(kinds.values())
 
