@@ -12,6 +12,7 @@ from examples import BASELINES, DX, random_task
 from metafun.baselines.leo import deviation
 from metafun.config import load_config
 from metafun.config.baselines import LEOConfig, LogisticConfig, MAMLConfig, MatchingConfig, PrototypesConfig
+from metafun.evaluation import TASKS_AT_A_TIME, _at_a_time
 from metafun.nn import count_parameters
 from metafun.task import Task
 
@@ -82,6 +83,12 @@ def test_a_trajectory_leads_from_the_start_to_the_prediction():
     np.testing.assert_allclose(path[-1], model.predict(representation, task.context.x).mean, rtol=1e-5)
     errors = jnp.square(path - task.context.y).mean((1, 2))
     assert (np.diff(errors) < 0).all(), "each step descends"
+
+
+def test_an_evaluation_of_large_networks_takes_fewer_tasks_at_a_time():
+    small, wide = (_at_a_time(load_config(preset).build_model(KEY)) for preset in ("maml", "maml-wide"))
+    assert wide < small == TASKS_AT_A_TIME
+    assert _at_a_time(load_config("sinusoid").build_model(KEY)) == TASKS_AT_A_TIME, "only where each task has its own"
 
 
 def test_descent_that_overshoots_is_given_up():

@@ -171,3 +171,13 @@ def test_what_was_trained_on_the_squared_error_is_not_sure_of_anything(tmp_path)
     model = MetaFunRegressor(path).fit(*wave())
     with pytest.raises(ValueError, match=r"knows no standard deviation; use one .* model\.loss\.kind=gaussian"):
         model.predict([[0.0]], return_std=True)
+
+
+def test_a_function_that_is_drawn_is_the_same_in_every_chunk(tmp_path, monkeypatch):
+    small = ["model.pooling.heads=2", "model.latent.size=4", "model.latent.width=8", "training.validate_every=0"]
+    path = trained(tmp_path / "run", "gp-stochastic", [*TINY, *small, "training.steps=10"])
+    model, many = MetaFunRegressor(path).fit(*wave(3)), np.linspace(-2, 2, 40)[:, None]
+    whole = model.sample_y(many, n_samples=3, random_state=0)
+    monkeypatch.setattr(metafun.estimators, "ROWS_AT_A_TIME", 16)
+    np.testing.assert_allclose(model.sample_y(many, n_samples=3, random_state=0), whole, rtol=1e-4, atol=1e-5)
+    assert not np.allclose(whole[:, 0], whole[:, 1]), "each sample is a function of its own"

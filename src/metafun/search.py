@@ -1,7 +1,7 @@
 """Hyperparameter search (the paper's Appendix): trials of an Optuna study, trained together where their shapes agree.
 
-Workers share nothing but the study's storage. A trial knows the folder that it is trained in, so that a worker that was
-killed goes on with what it had begun.
+Workers share nothing but the study's storage. A trial knows its worker and the run that it is part of, so that a worker
+that was killed goes on with what it had begun.
 """
 
 import re

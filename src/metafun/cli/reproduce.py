@@ -15,7 +15,7 @@ from ..config import Config, load_space, with_changes
 from ..data import Table
 from ..data.stored import save
 from ..devices import forget_programs
-from ..errors import Diverged, InvalidConfig, InvalidData
+from ..errors import Diverged, InvalidConfig, InvalidData, InvalidSearch
 from ..files import locked
 from ..paper import ITEMS, Address, Job, Measured, Results, load_item, plan
 from ..runs import Run
@@ -90,7 +90,7 @@ def reproduce(
                 continue
             try:
                 found.append(_measure(job, out_dir / job.key, data or ()))
-            except (InvalidData, Diverged) as error:
+            except (InvalidData, Diverged, InvalidSearch) as error:
                 left_out += 1
                 err.print(escape(f"left out: {error}"))
             forget_programs()
@@ -150,14 +150,16 @@ def _measure(job: Job, folder: Path, data: Sequence[str]) -> list[Measured]:
         run = running.open_run(folder, config, overwrite=False, resume=True)
         running.train(run)
     measured = running.measure(run)
+
+    def finite(value: float | None) -> float | None:
+        return value if value is not None and np.isfinite(value) else None
+
     return [
         Measured(
             **{name: getattr(address, name) for name in ("item", "row", "column", "metric")},
             seed=seed,
-            value=value if np.isfinite(value) else None,
-            interval=interval
-            if (interval := measured["metrics"][address.metric]["interval"]) and np.isfinite(interval)
-            else None,
+            value=finite(value),
+            interval=finite(measured["metrics"][address.metric]["interval"]),
             tasks=measured["test_tasks"],
             job=job.key,
             data=_fingerprint(run.config),
