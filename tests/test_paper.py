@@ -138,11 +138,21 @@ def test_one_that_diverges_leaves_the_rest_alone(tmp_path, monkeypatch):
     assert done.exit_code == 0 and "left out: the loss became nan" in done.stderr and "2 trainings" in done.stderr
 
 
-def test_two_at_once_would_mix_their_results(tmp_path):
-    (tmp_path / "results").mkdir()
-    with locked(tmp_path / "results", "measuring"):
-        refused = smoke(tmp_path, "table1")
-    assert refused.exit_code == 2 and "another process is measuring" in refused.stderr
+def test_two_at_once_share_the_work(one_row):
+    before = Results(one_row / "results").lines
+    with locked(one_row / "runs" / before[0].job):
+        (one_row / "results" / "paper.jsonl").unlink()
+        second = smoke(one_row, "table1", "--only", "original MAML")
+    assert second.exit_code == 0 and "another process is at it" in second.stderr
+    assert not Results(one_row / "results").lines, "what the first is measuring is left to it"
+
+
+def test_two_at_once_do_not_overwrite_each_other(one_row):
+    (line,) = Results(one_row / "results").lines
+    first, second = Results(one_row / "results"), Results(one_row / "results")
+    first.append([replace(line, seed=1)])
+    second.append([replace(line, seed=2)])
+    assert [found.seed for found in Results(one_row / "results").lines] == [0, 1, 2]
 
 
 def test_what_is_not_in_the_paper(tmp_path):

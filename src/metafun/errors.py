@@ -28,6 +28,10 @@ class InvalidRun(MetaFunError):
     """A run folder that is missing, foreign, or in the way."""
 
 
+class Busy(InvalidRun):
+    """A folder in which another process is at work."""
+
+
 class InvalidSearch(MetaFunError):
     """A study that cannot be reached, or is another one."""
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from .errors import InvalidRun
+from .errors import Busy
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -29,13 +29,13 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 @contextlib.contextmanager
-def locked(folder: Path, doing: str = "training") -> Iterator[None]:
+def locked(folder: Path, doing: str = "training", *, wait: bool = False) -> Iterator[None]:
     """Keeps other processes out; the lock goes with the process, however that ends."""
     handle = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         yield
     except BlockingIOError:
-        raise InvalidRun(f"another process is {doing} in {folder}; wait for it, or choose another folder.") from None
+        raise Busy(f"another process is {doing} in {folder}; wait for it, or choose another folder.") from None
     finally:
         os.close(handle)

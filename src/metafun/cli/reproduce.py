@@ -15,7 +15,7 @@ from ..config import Config, load_space, with_changes
 from ..data import Table
 from ..data.stored import save
 from ..devices import forget_programs
-from ..errors import Diverged, InvalidConfig, InvalidData, InvalidSearch
+from ..errors import Busy, Diverged, InvalidConfig, InvalidData, InvalidSearch
 from ..files import locked
 from ..paper import ITEMS, Address, Job, Measured, Results, load_item, plan
 from ..runs import Run
@@ -56,7 +56,8 @@ def reproduce(
 ) -> None:
     """Measure the paper's tables and figures, beside the published values.
 
-    What results/paper.jsonl holds already is not measured again, and a run that was interrupted goes on.
+    What results/paper.jsonl holds already is not measured again, and a run that was interrupted goes on. Start the
+    same command several times, and the processes share the work.
 
     Examples:
 
@@ -77,23 +78,24 @@ def reproduce(
     jobs = plan(names, only=only, seeds=seeds, trials=trials, data=instead, changes=SMOKE if smoke else None)
     if smoke:
         jobs = _one_of_each(jobs)
-    with locked(results, "measuring"):
-        found = Results(results)
-        if found.broken:
-            err.print(escape(f"{found.path}: its last line is broken and does not count"))
-        missing = [job for job in jobs if _is_missing(found, job, seeds)]
-        err.print(f"{len(jobs) - len(missing)} of {len(jobs)} trainings are there, {len(missing)} are to be done")
-        left_out = 0
-        for i, job in enumerate(missing, 1):
-            err.print(escape(f"[{i}/{len(missing)}] {'; '.join(map(str, job.addresses))}"))
-            if dry:
-                continue
-            try:
-                found.append(_measure(job, out_dir / job.key, data or ()))
-            except (InvalidData, Diverged, InvalidSearch) as error:
-                left_out += 1
-                err.print(escape(f"left out: {error}"))
-            forget_programs()
+    found = Results(results)
+    if found.broken:
+        err.print(escape(f"{found.path}: its last line is broken and does not count"))
+    missing = [job for job in jobs if _is_missing(found, job, seeds)]
+    err.print(f"{len(jobs) - len(missing)} of {len(jobs)} trainings are there, {len(missing)} are to be done")
+    left_out = 0
+    for i, job in enumerate(missing, 1):
+        err.print(escape(f"[{i}/{len(missing)}] {'; '.join(map(str, job.addresses))}"))
+        if dry:
+            continue
+        try:
+            _measure_once(job, out_dir / job.key, results, seeds, data or ())
+        except Busy:
+            err.print("another process is at it")
+        except (InvalidData, Diverged, InvalidSearch) as error:
+            left_out += 1
+            err.print(escape(f"left out: {error}"))
+        forget_programs()
     if not dry and only is None:
         _draw(names, jobs, out_dir, results)
     if left_out:
@@ -135,6 +137,15 @@ def _is_missing(found: Results, job: Job, seeds: int) -> bool:
 
 def _fingerprint(config: Config) -> str:
     return getattr(config.tasks, "fingerprint", None) or ""
+
+
+def _measure_once(job: Job, folder: Path, results: Path, seeds: int, data: Sequence[str]) -> None:
+    """Unless another process is measuring it, or has done so meanwhile."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder, "measuring"):
+        found = Results(results)
+        if _is_missing(found, job, seeds):
+            found.append(_measure(job, folder, data))
 
 
 def _measure(job: Job, folder: Path, data: Sequence[str]) -> list[Measured]:
@@ -191,7 +202,7 @@ def _searched(job: Job, config: Config, folder: Path) -> tuple[Config, str]:
     from .search import follow
 
     assert job.search is not None
-    trial = with_changes(config, {"training.seeds": [0], "training.steps": min(1000, config.training.steps)})
+    trial = with_changes(config, {"training.seeds": [0], "training.steps": min(2000, config.training.steps)})
     space = load_space(job.search, trial, job.fixed)
     folder.mkdir(parents=True, exist_ok=True)
     study = searching.open_study(job.key, str(folder / "study.journal"), space, pruner="none")

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..errors import InvalidConfig, InvalidResults
-from ..files import write_atomically
+from ..files import locked, write_atomically
 from ..schema import parse
 from .items import Address
 
@@ -42,6 +42,9 @@ class Results:
 
     def __init__(self, folder: Path):
         self.path = folder / "paper.jsonl"
+        self._read()
+
+    def _read(self) -> None:
         self.lines: list[Measured] = []
         self._whole = ""
         text = self.path.read_text("utf-8", errors="replace") if self.path.exists() else ""
@@ -65,11 +68,12 @@ class Results:
         return {line.seed for line in found}
 
     def append(self, lines: Iterable[Measured]) -> None:
-        """Only one process at a time may do so."""
-        lines = list(lines)
-        self._whole += "".join(json.dumps(asdict(line)) + "\n" for line in lines)
-        write_atomically(self.path, self._whole.encode())
-        self.lines += lines
+        """To what the file holds now: other processes may have added to it."""
+        added = "".join(json.dumps(asdict(line)) + "\n" for line in lines)
+        with locked(self.path.parent, wait=True):
+            self._read()
+            write_atomically(self.path, (self._whole + added).encode())
+            self._read()
 
     def latest(self, item: str, row: str, column: str) -> list[Measured]:
         """All seeds of a cell's last job."""
