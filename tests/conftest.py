@@ -31,8 +31,17 @@ def pytest_runtest_teardown():
 
 
 def pytest_collection_modifyitems(items):
-    """The slow ones first: begun last, they would leave the other processes with nothing to do."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    """The slow ones first: begun last, they would leave the other processes with nothing to do.
+
+    Then those of the same variant of the model one after the other: they share compiled programs.
+    """
+
+    def order(item):
+        is_quick = item.get_closest_marker("slow") is None
+        values = item.callspec.params if hasattr(item, "callspec") else {}
+        return is_quick, item.fspath if is_quick else "", str(values.get("variant", ""))
+
+    items.sort(key=order)
 
 
 @pytest.fixture

@@ -20,6 +20,12 @@ def predict(model, context, x):
 
 
 @eqx.filter_jit
+def represent(model, context, x):
+    """Before all updates, and after them."""
+    return model.initial(x), model.encode(context)(x)
+
+
+@eqx.filter_jit
 def loss(model, task):
     return model.loss(task)
 
@@ -67,7 +73,7 @@ def test_a_mask_equals_a_shorter_array(variant):
 @every_variant
 def test_a_ragged_batch_equals_a_loop(variant):
     model = build(variant)
-    tasks = [random_task(variant, seed, n, m) for seed, (n, m) in enumerate([(5, 4), (2, 6), (0, 1)])]
+    tasks = [random_task(variant, seed, n, m) for seed, (n, m) in enumerate([(5, 4), (0, 1)])]
     np.testing.assert_allclose(losses(model, stack(tasks)), [loss(model, task) for task in tasks], rtol=1e-5, atol=1e-6)
 
 
@@ -75,27 +81,30 @@ def test_a_ragged_batch_equals_a_loop(variant):
 @pytest.mark.parametrize("room", [0, 4], ids=["no-rows", "all-masked"])
 def test_an_empty_context_gives_the_initial_representation(variant, room):
     model, task = build(variant), random_task(variant, n=0)
-    representation = model.encode(task.context.pad(room))
-    initial = model.initial(task.target.x)
+    initial, found = represent(model, task.context.pad(room), task.target.x)
     if variant in CLASSIFIERS:
         initial = jnp.repeat(initial[:, None], CLASSES, axis=1)
-    np.testing.assert_array_equal(representation(task.target.x), initial)
+    np.testing.assert_array_equal(found, initial)
+
+
+@eqx.filter_jit
+@eqx.filter_value_and_grad
+def training_loss(model, tasks):
+    """With keys, because the spread of sampled weights counts only in training."""
+    return jax.vmap(model.loss)(tasks, jax.random.split(jax.random.key(0), len(tasks.context.x))).mean()
 
 
 @every_variant
 @pytest.mark.parametrize("n", [0, 5])
 def test_gradients_are_finite(variant, n):
-    model, task = build(variant), stack([random_task(variant, n=n), random_task(variant, 1)])
-    value, gradient = eqx.filter_jit(eqx.filter_value_and_grad(lambda m: losses(m, task).mean()))(model)
+    value, gradient = training_loss(build(variant), stack([random_task(variant, n=n), random_task(variant, 1)]))
     assert np.isfinite(value)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
 
 
 @every_variant
 def test_every_parameter_is_used(variant):
-    model, task = build(variant), random_task(variant)
-    # With a key, because the spread of sampled weights counts only in training.
-    gradient = eqx.filter_jit(eqx.filter_grad(lambda m: m.loss(task, jax.random.key(0))))(model)
+    _, gradient = training_loss(build(variant), stack([random_task(variant), random_task(variant, 1)]))
     if isinstance(variant, dict) and variant.get("iterations") == 0:  # α has nothing to scale
         gradient = eqx.tree_at(lambda m: m.metafun.step_size, gradient, None)
     assert all(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(gradient))

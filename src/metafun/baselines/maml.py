@@ -107,7 +107,8 @@ class MAML(Learner):
             )
             return Adapted(inputs, slopes, classes), value
 
-        return jax.lax.scan(step, start, jnp.arange(steps))
+        # Written out, the few steps of training are one sequence of kernels for the GPU; a loop would wait at each turn.
+        return jax.lax.scan(step, start, jnp.arange(steps), unroll=steps <= 5)
 
     def _loss(
         self, adapted: Adapted, context: Points, bumps: Sequence[Float[Array, "n o"]] | None = None
