@@ -11,7 +11,8 @@ import pytest
 from scipy import stats
 from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 
-from metafun import load_model
+from metafun import load_config, load_model
+from metafun.errors import InvalidConfig
 from metafun.gp import RBF, GaussianProcess, Matern52, Periodic
 from metafun.task import Points
 from metafun.tasks import Curves
@@ -112,7 +113,7 @@ def curves(**changes) -> Curves:
         lengthscale=(0.1, 0.6),
         scale=(0.1, 1.0),
         period=(1.0, 1.0),
-        noise=0.02,
+        noise=(0.02, 0.02),
         dx=1,
         low=-2.0,
         high=2.0,
@@ -190,7 +191,7 @@ def assert_it_knows_little_far_from_the_context(model, n: int) -> None:
 def test_the_joint_oracle_is_a_conditional_of_the_whole(name):
     """log P(targets|context) from the posterior covariance of scikit-learn's process."""
     tasks, key = (
-        curves(kernel=name, lengthscale=(0.6, 0.6), scale=(0.8, 0.8), period=(1.7, 1.7), noise=0.05),
+        curves(kernel=name, lengthscale=(0.6, 0.6), scale=(0.8, 0.8), period=(1.7, 1.7), noise=(0.05, 0.05)),
         jax.random.key(3),
     )
     task = tasks.sample(key)
@@ -198,3 +199,16 @@ def test_the_joint_oracle_is_a_conditional_of_the_whole(name):
     mean, covariance = theirs(name).fit(cx, cy).predict(tx, return_cov=True)
     expected = stats.multivariate_normal(mean.ravel(), covariance, allow_singular=True).logpdf(ty.ravel())
     np.testing.assert_allclose(tasks.oracle(key, task).joint_log_prob, expected, rtol=2e-2)
+
+
+def test_noise_is_the_same_in_all_tasks_or_of_any_size():
+    keys = jax.random.split(jax.random.key(0), 1000)
+
+    def noises(tasks):
+        return np.asarray(jax.vmap(lambda key: tasks._process(key).noise)(keys))
+
+    np.testing.assert_array_equal(noises(curves()), np.float32(0.02))
+    drawn = noises(curves(noise=(0.01, 0.5)))
+    assert 0.01 <= drawn.min() < 0.02 and 0.48 < drawn.max() <= 0.5
+    with pytest.raises(InvalidConfig, match="most_noise = 0.05 is less"):
+        load_config("gp", ["tasks.most_noise=0.05"])

@@ -107,7 +107,7 @@ class MAML(Learner):
             )
             return Adapted(inputs, slopes, classes), value
 
-        # Written out, the few steps of training are one sequence of kernels for the GPU; a loop would wait at each turn.
+        # Written out, the few steps of training are one sequence of kernels for the GPU; a loop would wait at each.
         return jax.lax.scan(step, start, jnp.arange(steps), unroll=steps <= 5)
 
     def _loss(

@@ -80,7 +80,8 @@ class SinusoidConfig:
 class CurvesConfig:
     """Noisy curves from a Gaussian process; each task draws its hyperparameters uniformly from their ranges.
 
-    n context points and m targets, uniform in `context` and `targets`, but with n + m ≤ `points`.
+    n context points and m targets, uniform in `context` and `targets`, but with n + m ≤ `points`. The noise is the
+    same in all tasks, or anything from `noise` to `most_noise`.
     """
 
     kind: Literal["curves"] = "curves"
@@ -89,6 +90,7 @@ class CurvesConfig:
     scale: tuple[Positive, Positive] = (1.0, 1.0)
     period: tuple[Positive, Positive] = (1.0, 1.0)
     noise: NonNegative = 0.1
+    most_noise: NonNegative | None = None
     dimensions: Count = 1
     inputs: tuple[Real, Real] = (-2.0, 2.0)
     context: tuple[Size, Size] = (1, 20)
@@ -119,6 +121,8 @@ class CurvesConfig:
             low, high = getattr(self, name)
             if low > high:
                 raise InvalidConfig(f"tasks.{name} = [{low}, {high}], but the least comes first.")
+        if self.most_noise is not None and self.most_noise < self.noise:
+            raise InvalidConfig(f"tasks.most_noise = {self.most_noise} is less than tasks.noise = {self.noise}.")
         if self.points < self.context[1] + self.targets[0]:
             raise InvalidConfig(
                 f"tasks.points = {self.points} leaves fewer than {self.targets[0]} targets beside "
@@ -147,7 +151,7 @@ class CurvesConfig:
             lengthscale=self.lengthscale,
             scale=self.scale,
             period=self.period,
-            noise=self.noise,
+            noise=(self.noise, self.noise if self.most_noise is None else self.most_noise),
             dx=self.dimensions,
             low=self.inputs[0],
             high=self.inputs[1],

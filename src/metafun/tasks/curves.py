@@ -26,7 +26,7 @@ class Curves(Tasks):
     lengthscale: Range = eqx.field(static=True)
     scale: Range = eqx.field(static=True)
     period: Range = eqx.field(static=True)
-    noise: float = eqx.field(static=True)
+    noise: Range = eqx.field(static=True)
     dx: int = eqx.field(static=True)
     low: float = eqx.field(static=True)
     high: float = eqx.field(static=True)
@@ -70,4 +70,6 @@ class Curves(Tasks):
             name: jax.random.uniform(k, minval=low, maxval=high)
             for k, (name, (low, high)) in zip(keys, ranges.items(), strict=False)
         }
-        return GaussianProcess(KERNELS[self.kernel](**drawn), jnp.asarray(self.noise))
+        least, most = self.noise
+        noise = jax.random.uniform(jax.random.fold_in(key, 0), minval=least, maxval=most)
+        return GaussianProcess(KERNELS[self.kernel](**drawn), noise)
