@@ -27,6 +27,12 @@ def test_the_tables_are_rendered_from_the_results(page):
     assert "<!-- results: " in text
 
 
+def test_the_page_with_the_papers_tables_is_rendered_from_the_results(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    checked = CliRunner().invoke(app, ["report", "--check"])
+    assert checked.exit_code == 0, checked.output
+
+
 def test_the_quickstart_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     settings = [part for setting in TINY for part in ("--set", setting)]

@@ -55,23 +55,14 @@ CHOICES: dict[str, set[str]] = {
 
 
 def render_sinusoid(results: Path) -> str:
-    """Table 1: one row for each recorded run, or for its two runs where it needs one for each number of shots."""
+    """MetaFun on sinusoids: one row for each recorded run."""
     lines = [
         "| run | 5-shot | 10-shot | the paper, 5-shot | 10-shot | GPU seconds | steps/s |",
         "|---|---|---|---|---|---|---|",
     ]
     records = [*_records(results / "demo.jsonl"), *_records(results / "sinusoid.jsonl")]
-    named = {record["run"]: record for record in records}
-    for name, record in named.items():
-        if "-10shot" not in name:
-            lines.append(_sinusoid_row([record, *([found] if (found := named.get(_ten_shot(name))) else [])]))
+    lines += map(_sinusoid_row, records)
     return "\n".join(lines) + "\n"
-
-
-def _ten_shot(name: str) -> str:
-    """`maml-large-cosine` as `maml-large-10shot-cosine`."""
-    model, cosine, _ = name.partition("-cosine")
-    return f"{model}-10shot{cosine}"
 
 
 def render_features(results: Path) -> str:
@@ -193,7 +184,7 @@ def published(record: dict[str, Any]) -> dict[str, tuple[float, ...]]:
         return {}
     # Table 1 has MetaFun with attention.
     metafun = config["model"].get("pooling", {}).get("kind") == "attention"
-    preset = "sinusoid-paper" if metafun else _preset(record["run"])
+    preset = "sinusoid-paper" if metafun else record["run"]
     return {metric: value for (name, metric), value in _paper().items() if name == preset}
 
 
@@ -211,30 +202,22 @@ def _without_steps(settings: list[str]) -> set[str]:
     return {setting for setting in settings if not setting.startswith("training.steps=")}
 
 
-def _sinusoid_row(records: list[dict[str, Any]]) -> str:
-    name = records[0]["run"]
-    command = "`make demo`" if name == "demo" else ", ".join(map(_train_command, records))
-    metrics = {metric: value for record in records for metric, value in record["metrics"].items()}
-    paper = {metric: value for record in records for metric, value in published(record).items()}
+def _sinusoid_row(record: dict[str, Any]) -> str:
+    paper = published(record)
     # Seconds on a CPU depend on whose it is and what else it does; they are not reported.
-    timed = [record for record in records if record["device"] != "cpu"]
+    on_cpu = record["device"] == "cpu"
     cells = (
-        command,
-        *(number(metrics[m]) for m in ERRORS),
+        "`make demo`" if record["run"] == "demo" else _train_command(record),
+        *(number(record["metrics"][m]) for m in ERRORS),
         *(_published(paper.get(m), 3) for m in ERRORS),
-        ", ".join(f"{record['train_seconds']:.0f}" for record in timed),
-        ", ".join(f"{record['steps_per_second']:,.0f}" for record in timed),
+        "" if on_cpu else f"{record['train_seconds']:.0f}",
+        "" if on_cpu else f"{record['steps_per_second']:,.0f}",
     )
     return f"| {' | '.join(cells)} |"
 
 
 def _published(value: tuple[float, ...] | None, digits: int) -> str:
     return "" if value is None else f"{value[0]:.{digits}f} ± {value[1]:.{digits}f}"
-
-
-def _preset(run: str) -> str:
-    """Of the runs that were recorded for a table: their folders add what was changed."""
-    return run.removesuffix("-cosine")
 
 
 def _processes_row(record: dict[str, Any]) -> str:
@@ -270,7 +253,7 @@ def _curves_row(record: dict[str, Any], shots: int) -> str:
 
 
 def _train_command(record: dict[str, Any]) -> str:
-    return f"`metafun train {_arguments(record, _preset(record['run']))}`"
+    return f"`metafun train {_arguments(record, record['run'])}`"
 
 
 # What the seeds, the data and the protocol decide, and what is the same in words.

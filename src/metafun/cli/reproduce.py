@@ -192,7 +192,8 @@ def _command(job: Job, address: Address, data: Sequence[str]) -> str:
     if job.search is not None:
         words += ["--trials", job.trials]
     if job.protocol:
-        words += [word for pair in data for word in ("--data", pair)]
+        used = [pair for pair in data if pair.partition("=")[2] == getattr(job.config.tasks, "data", None)]
+        words += [word for pair in used for word in ("--data", pair)]
     return shlex.join(map(str, words))
 
 

@@ -57,7 +57,7 @@ def _table(name: str, item: Item, rows: Sequence[Row], results: Results) -> list
 def _here(found: Sequence[Measured], percent: bool) -> str:
     if not found:
         return ""
-    scale, digits = (100, 2) if percent else (1, 4)
+    scale, digits = (100, 2) if percent else (1, 5)
     values = [scale * line.value for line in found if line.value is not None]
     if len(values) < len(found):
         return f"{len(found) - len(values)} of {len(found)} seeds are not finite"
