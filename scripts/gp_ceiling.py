@@ -31,7 +31,7 @@ def ceiling(preset: str) -> dict[str, float]:
         task = tasks.sample(key)
 
         def given(lengthscale, scale):
-            process = GaussianProcess(KERNELS[tasks.kernel](scale, lengthscale), jnp.asarray(tasks.noise))
+            process = GaussianProcess(KERNELS[tasks.kernel](scale, lengthscale), jnp.asarray(tasks.noise[0]))
             return process.log_prob(task.context), process.predict(task.context, task.target.x).log_prob(task.target.y)
 
         weights, points = jax.vmap(given)(lengthscales, scales)

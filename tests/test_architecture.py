@@ -11,7 +11,7 @@ FLOORS = [
     {"cli"},
     {"__init__"},
     {"plots", "protocol", "report", "estimators"},
-    {"search", "paper"},
+    {"search", "paper", "own", "progress", "trained"},
     {"runs"},
     {"training", "evaluation", "checkpoint"},
     {"config"},

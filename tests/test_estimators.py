@@ -162,7 +162,7 @@ def test_a_checkpoint_for_something_else(regression, classification, tmp_path):
         MetaFunRegressor(tmp_path / "nothing").fit(*wave())
     with pytest.raises(NotFittedError):
         MetaFunRegressor(regression).predict(np.ones((1, 1)))
-    with pytest.raises(ValueError, match=r"y has 2 outputs, but the model in .* has 1"):
+    with pytest.raises(ValueError, match=r"y has 2 outputs, but the model has 1"):
         MetaFunRegressor(regression).fit(np.ones((3, 1)), np.ones((3, 2)))
 
 

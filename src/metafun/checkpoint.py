@@ -25,7 +25,7 @@ FORMAT = "metafun-1"
 
 def save(path: Path, config: Config, groups: Mapping[str, PyTree], record: Mapping[str, Any]) -> None:
     """Writes the arrays of each group as `group.path.to.array`; the file is whole or not there at all."""
-    tensors = {name: np.asarray(a) for group, tree in groups.items() for name, a in _named(group, tree)}
+    tensors = {name: array for group, tree in groups.items() for name, array in arrays(group, tree).items()}
     header = {"format": FORMAT, "config": config.to_toml(), "record": json.dumps(dict(record))}
     write_atomically(path, safetensors.numpy.save(tensors, header))
 
@@ -85,23 +85,33 @@ def load_model(path: Path, seed: int | None = None, group: str = "best") -> Lear
 
 def load_group(path: Path, group: str, like: PyTree) -> PyTree:
     """The arrays of a group in the structure of `like`, if names, shapes and types agree."""
-    names = dict(_named(group, like))
+    return fill(group, like, read_arrays(path, group), str(path))
+
+
+def read_arrays(path: Path, group: str) -> dict[str, np.ndarray]:
+    """All arrays of a group, by name."""
     with _open(path) as file:
-        present = {name for name in file.keys() if name.startswith(group + ".")}  # noqa: SIM118
-        if present != set(names):
-            odd = sorted(present ^ set(names))[0]
-            raise InvalidCheckpoint(f"{path} does not hold the model it describes: '{odd}' is missing or unexpected.")
-        arrays = {}
-        for name, expected in names.items():
-            array = file.get_tensor(name)
-            if (array.dtype, array.shape) != (expected.dtype, expected.shape):
-                raise InvalidCheckpoint(
-                    f"{path}: '{name}' is {array.dtype}{list(array.shape)}, "
-                    f"expected {expected.dtype}{list(expected.shape)}."
-                )
-            arrays[name] = jnp.asarray(array)
+        return {name: file.get_tensor(name) for name in file.keys() if name.startswith(group + ".")}  # noqa: SIM118
+
+
+def arrays(group: str, tree: PyTree) -> dict[str, np.ndarray]:
+    """All arrays of a tree, by name; `fill` is the inverse."""
+    return {name: np.asarray(array) for name, array in _named(group, tree)}
+
+
+def fill(group: str, like: PyTree, found: Mapping[str, np.ndarray], source: str) -> PyTree:
+    """The structure of `like` with the arrays `found` in `source`."""
     dynamic, static = eqx.partition(like, is_array)
-    leaves = [arrays[name] for name, _ in _named(group, dynamic)]
+    expected = dict(_named(group, dynamic))
+    if odd := sorted(found.keys() ^ expected.keys()):
+        raise InvalidCheckpoint(f"{source} does not hold the model it describes: '{odd[0]}' is missing or unexpected.")
+    for name, array in found.items():
+        dtype, shape = expected[name].dtype, expected[name].shape
+        if (array.dtype, array.shape) != (dtype, shape):
+            raise InvalidCheckpoint(
+                f"{source}: '{name}' is {array.dtype}{list(array.shape)}, expected {dtype}{list(shape)}."
+            )
+    leaves = [jnp.asarray(found[name]) for name in expected]
     return eqx.combine(jax.tree.unflatten(jax.tree.structure(dynamic), leaves), static)
 
 

@@ -1,6 +1,7 @@
-"""scikit-learn estimators over a trained checkpoint: `fit` encodes the context, `predict` evaluates and decodes."""
+"""scikit-learn estimators over a trained model: `fit` encodes the context, `predict` evaluates and decodes."""
 
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -8,17 +9,24 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import export
 from numpy.typing import ArrayLike, NDArray
+from rich.console import Console
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
-from .checkpoint import load_model, read_header
+from . import own
+from .checkpoint import read_arrays, read_header
+from .config import Config
+from .data import Table
 from .errors import InvalidCheckpoint
+from .files import write_atomically
 from .likelihoods import Gaussian
-from .runs import Run
+from .progress import watched
 from .stochastic import StochasticMetaFun
 from .task import Points
+from .trained import SHIPPED, Trained, open_trained
 
 # Bounds the memory of a prediction: this many rows are predicted at a time.
 ROWS_AT_A_TIME = 4096
@@ -29,14 +37,15 @@ _functions = eqx.filter_jit(lambda model, representation, x, key, n: model.funct
 
 
 class FewShot(BaseEstimator):
-    """What regression and classification share: a checkpoint, a context, and predictions in chunks."""
+    """What regression and classification share: a trained model, a context, and predictions in chunks."""
 
     X_: NDArray
     y_: NDArray
     n_features_in_: int
+    trained_: Trained
 
-    def __init__(self, checkpoint: str | Path):
-        """`checkpoint` is a run folder or a checkpoint's file."""
+    def __init__(self, checkpoint: str | Path | Trained | None = None):
+        """`checkpoint`: the name of a shipped one, a run folder, a file, or what `meta_fit` trained."""
         self.checkpoint = checkpoint
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -46,90 +55,201 @@ class FewShot(BaseEstimator):
         x, new = validate_data(self, X, y, reset=False, dtype=float)
         return self.fit(np.concatenate([self.X_, x]), np.concatenate([self.y_, new]))
 
+    def save(self, path: str | Path) -> None:
+        """The model and, after `fit`, its context, in one file that runs no code when it is loaded."""
+        context, labels = self._context() if hasattr(self, "X_") else ({}, [])
+        open_trained(self._checkpoint()).save(Path(path), {"context": context}, {"labels": labels})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """What `save` wrote: fitted, if it was."""
+        loaded = cls(open_trained(path))
+        arrays, record = read_arrays(Path(path), "context"), read_header(Path(path))[1]
+        if not arrays:
+            return loaded
+        try:
+            return loaded._restore(arrays["context.X"], arrays["context.y"], record["labels"])
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise InvalidCheckpoint(f"{path} has a damaged context: {error}") from None
+
+    def export(self, path: str | Path) -> None:
+        """The prediction for this context, rows in and numbers out, as a program that needs nothing but JAX.
+
+        `jax.export.deserialize(Path(path).read_bytes()).call(x)` runs it, for float32 x with any number of rows.
+        """
+        self._ready()
+        rows = jax.ShapeDtypeStruct((*export.symbolic_shape("rows"), self.n_features_in_), jnp.float32)
+        program = export.export(jax.jit(self._answer), platforms=("cpu", "cuda"))(rows)
+        write_atomically(Path(path), bytes(program.serialize()))
+
     def __getstate__(self) -> dict[str, Any]:
         """The context is kept, and what is made of it is made again: a pickle needs the checkpoint where it was."""
         state = super().__getstate__()
-        return {name: value for name, value in state.items() if name not in ("model_", "config_", "representation_")}
+        return {name: value for name, value in state.items() if name not in ("trained_", "representation_")}
 
-    def _load(self, problem: str) -> None:
-        path = Path(self.checkpoint)
-        path = Run(path).checkpoint_file if path.is_dir() else path
-        self.config_ = read_header(path)[0]
-        if self.config_.model.problem != problem:
+    def _checkpoint(self) -> str | Path | Trained:
+        if self.checkpoint is None:
             raise InvalidCheckpoint(
-                f"{self.checkpoint} is a model for {self.config_.model.problem}; this estimator is for {problem}."
+                f"{type(self).__name__} has no model yet: name one, as in {type(self).__name__}('{self.shipped[0]}'), "
+                "or train one with meta_fit."
             )
-        features = self.config_.tasks.sizes[0]
+        return self.checkpoint
+
+    def _load(self) -> None:
+        trained = open_trained(self._checkpoint())
+        problem, features = trained.config.model.problem, trained.config.tasks.sizes[0]
+        named = self.checkpoint if not isinstance(self.checkpoint, Trained) else "meta_fit"
+        if problem != self.problem:
+            raise InvalidCheckpoint(f"{named} is a model for {problem}; this estimator is for {self.problem}.")
         if self.n_features_in_ != features:
             raise ValueError(
-                f"X has {self.n_features_in_} features, but the model in {self.checkpoint} takes {features}; "
-                "use a checkpoint that was trained on such inputs."
+                f"X has {self.n_features_in_} features, but the model in {named} takes {features}; "
+                "use one that was trained on such inputs."
             )
-        self.model_ = load_model(path)
+        self.trained_ = trained
 
     def _encode(self, X: NDArray, Y: NDArray) -> None:
-        context = Points.of(self.config_.tasks.prepare(X), Y)
-        self.representation_ = _encode(self.model_, context.pad(_room(len(X))))
+        context = Points.of(self.trained_.config.tasks.prepare(X), Y)
+        self.representation_ = _encode(self.trained_.model, context.pad(_room(len(X))))
 
-    def _chunks(self, X: ArrayLike) -> Iterator[tuple[jax.Array, int]]:
-        """Rows as the model takes them, a chunk at a time, and how many of them are more than padding."""
+    def _ready(self) -> None:
         check_is_fitted(self, "X_")
         if not hasattr(self, "representation_"):
             self.fit(self.X_, self.y_)
+
+    def _chunks(self, X: ArrayLike) -> Iterator[tuple[jax.Array, int]]:
+        """Rows as the model takes them, a chunk at a time, and how many of them are more than padding."""
+        self._ready()
         rows = validate_data(self, X, reset=False, dtype=float)
         for start in range(0, len(rows), ROWS_AT_A_TIME):
-            chunk = self.config_.tasks.prepare(rows[start : start + ROWS_AT_A_TIME])
+            chunk = np.asarray(self.trained_.config.tasks.prepare(rows[start : start + ROWS_AT_A_TIME]))
             room = min(_room(len(chunk)), ROWS_AT_A_TIME)
             yield jnp.asarray(np.pad(chunk, [(0, room - len(chunk)), (0, 0)]), float), len(chunk)
+
+    def _train(self, table: Table, config: Config, folder: str | Path | None, progress: bool) -> Self:
+        """Trains in `folder`, where it can be stopped and goes on, or in a place that is gone afterwards."""
+        with tempfile.TemporaryDirectory(prefix="metafun-") as temporary:
+            run = own.open_own(Path(folder or temporary), table, config)
+            for _ in watched(
+                run, Console(stderr=True, soft_wrap=True, highlight=False, quiet=not progress), "meta-training"
+            ):
+                pass
+            self.checkpoint = open_trained(run.path)
+        return self
 
 
 class MetaFunRegressor(RegressorMixin, FewShot):
     """Few-shot regression: the points given to `fit` are the context of a task like those the model was trained on."""
 
+    problem, shipped = "regression", SHIPPED[:2]
+
+    def meta_fit(
+        self,
+        tasks: Sequence[tuple[ArrayLike, ArrayLike]],
+        *,
+        steps: int | None = None,
+        settings: Mapping[str, Any] | None = None,
+        folder: str | Path | None = None,
+        seed: int = 0,
+        progress: bool = True,
+    ) -> Self:
+        """Trains the model itself on tasks (X, y), some of which are held out and tell when to stop.
+
+        What it learned becomes this estimator's `checkpoint`. In a `folder`, a training that was interrupted goes on.
+        `settings` are those of a run, as {"model.iterations": 3}.
+        """
+        table, outputs = own.regression_table(tasks, seed)
+        return self._train(
+            table, own.regression_config(table, outputs, own.chosen(steps, seed, settings)), folder, progress
+        )
+
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         self.X_, self.y_ = validate_data(self, X, y, dtype=float, y_numeric=True, multi_output=True)
-        self._load("regression")
-        outputs, expected = np.reshape(self.y_, (len(self.y_), -1)), self.config_.tasks.sizes[1]
+        self._load()
+        outputs, expected = np.reshape(self.y_, (len(self.y_), -1)), self.trained_.config.tasks.sizes[1]
         if outputs.shape[1] != expected:
-            raise ValueError(f"y has {outputs.shape[1]} outputs, but the model in {self.checkpoint} has {expected}.")
-        self._encode(self.X_, outputs)
+            raise ValueError(f"y has {outputs.shape[1]} outputs, but the model has {expected}.")
+        self._encode(self.X_, self.trained_.config.tasks.output_scale(outputs))
         return self
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> NDArray | tuple[NDArray, NDArray]:
         """The mean, and with `return_std` the standard deviation beside it."""
-        predictions = [(_predict(self.model_, self.representation_, x), n) for x, n in self._chunks(X)]
-        mean = self._shaped([np.asarray(p.mean)[:n] for p, n in predictions])
+        predictions = [(_predict(self.trained_.model, self.representation_, x), n) for x, n in self._chunks(X)]
+        scale = self.trained_.config.tasks.output_scale
+        mean = self._shaped([scale.back(np.asarray(p.mean, float)[:n]) for p, n in predictions])
         if not return_std:
             return mean
-        if not isinstance(self.model_.likelihood, Gaussian):
+        if not self.is_sure:
             raise ValueError(
-                f"the model in {self.checkpoint} was trained on the squared error and knows no standard deviation; "
-                "use one that was trained with model.loss.kind=gaussian."
+                "the model was trained on the squared error and knows no standard deviation; use one that was trained "
+                "with model.loss.kind=gaussian."
             )
-        return mean, self._shaped([np.asarray(p.std)[:n] for p, n in predictions])
+        return mean, self._shaped([np.asarray(p.std, float)[:n] * scale.deviation for p, n in predictions])
 
     def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Any = None) -> NDArray:
         """Outputs drawn at X, [rows, n_samples]; whole functions, where the representation is stochastic."""
         key = jax.random.key(check_random_state(random_state).randint(2**31 - 1))
         drawn = []
         for x, n in self._chunks(X):
-            if isinstance(self.model_, StochasticMetaFun):
+            model = self.trained_.model
+            if isinstance(model, StochasticMetaFun):
                 # The same key in every chunk: its z, and so the function, is the same.
-                values = _functions(self.model_, self.representation_, x, key, n_samples).mean
+                values = _functions(model, self.representation_, x, key, n_samples).mean
             else:
                 key, now = jax.random.split(key)
-                values = _predict(self.model_, self.representation_, x).sample(now, n_samples)
-            drawn.append(np.moveaxis(np.asarray(values)[:, :n], 0, -1))
+                values = _predict(model, self.representation_, x).sample(now, n_samples)
+            values = self.trained_.config.tasks.output_scale.back(np.asarray(values, float)[:, :n])
+            drawn.append(np.moveaxis(values, 0, -1))
         return np.concatenate(drawn)[:, 0] if self.y_.ndim == 1 else np.concatenate(drawn)
+
+    def _answer(self, x: jax.Array) -> Any:
+        """Mean and deviation, or the mean alone where the model knows no other."""
+        tasks = self.trained_.config.tasks
+        prediction = _predict(self.trained_.model, self.representation_, tasks.prepare(x))
+        mean, std = tasks.output_scale.back(prediction.mean), prediction.std * np.array(tasks.output_scale.deviation)
+        return (mean, std) if self.is_sure else mean
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the model knows how sure it is."""
+        return isinstance(self.trained_.model.likelihood, Gaussian)
 
     def _shaped(self, chunks: list[NDArray]) -> NDArray:
         """As y was given: a column, or a matrix."""
-        values = np.concatenate(chunks) if chunks else np.zeros((0, self.config_.tasks.sizes[1]))
+        values = np.concatenate(chunks) if chunks else np.zeros((0, self.trained_.config.tasks.sizes[1]))
         return values[:, 0] if self.y_.ndim == 1 else values
+
+    def _context(self) -> tuple[dict[str, NDArray], list[Any]]:
+        return {"X": self.X_, "y": self.y_}, []
+
+    def _restore(self, X: NDArray, y: NDArray, labels: list[Any]) -> Self:
+        return self.fit(X, y)
 
 
 class MetaFunClassifier(ClassifierMixin, FewShot):
     """Few-shot classification: any labels, any number of classes, a few rows of each."""
+
+    problem, shipped = "classification", SHIPPED[2:]
+
+    def meta_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        steps: int | None = None,
+        settings: Mapping[str, Any] | None = None,
+        folder: str | Path | None = None,
+        seed: int = 0,
+        progress: bool = True,
+    ) -> Self:
+        """Trains the model itself on rows X of classes y, some of which are held out and tell when to stop.
+
+        It learns to tell classes apart that it has not seen. What it learned becomes this estimator's `checkpoint`.
+        In a `folder`, a training that was interrupted goes on. `settings` are those of a run.
+        """
+        table = own.classification_table(X, y, seed)
+        config = own.classification_config(table, own.chosen(steps, seed, settings))
+        return self._train(table, config, folder, progress)
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         self.X_, self.y_ = validate_data(self, X, y, dtype=float)
@@ -137,20 +257,30 @@ class MetaFunClassifier(ClassifierMixin, FewShot):
         self.classes_, codes = np.unique(self.y_, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"y has one class only, {self.classes_[0]!r}; a classifier needs rows of two or more.")
-        self._load("classification")
+        self._load()
         # Room for a few classes more: the model knows from the context which are there, and little is compiled anew.
         self._encode(self.X_, np.eye(_room(len(self.classes_)))[codes])
         return self
 
     def predict_proba(self, X: ArrayLike) -> NDArray:
         """[rows, classes], in the order of `classes_`."""
-        chunks = [
-            np.asarray(_predict(self.model_, self.representation_, x).probabilities)[:n] for x, n in self._chunks(X)
-        ]
-        return np.concatenate(chunks)[:, : len(self.classes_)] if chunks else np.zeros((0, len(self.classes_)))
+        model, k = self.trained_.model, len(self.classes_)
+        chunks = [np.asarray(_predict(model, self.representation_, x).probabilities)[:n] for x, n in self._chunks(X)]
+        return np.concatenate(chunks)[:, :k] if chunks else np.zeros((0, k))
 
     def predict(self, X: ArrayLike) -> NDArray:
         return self.classes_[self.predict_proba(X).argmax(1)]
+
+    def _answer(self, x: jax.Array) -> jax.Array:
+        """The probabilities of the classes."""
+        x = self.trained_.config.tasks.prepare(x)
+        return _predict(self.trained_.model, self.representation_, x).probabilities[:, : len(self.classes_)]
+
+    def _context(self) -> tuple[dict[str, NDArray], list[Any]]:
+        return {"X": self.X_, "y": np.searchsorted(self.classes_, self.y_)}, self.classes_.tolist()
+
+    def _restore(self, X: NDArray, y: NDArray, labels: list[Any]) -> Self:
+        return self.fit(X, np.asarray(labels)[y])
 
 
 def _room(n: int) -> int:

@@ -23,7 +23,7 @@ class Zero(Initial):
     size: int = eqx.field(static=True)
 
     def __call__(self, x: Float[Array, "n dx"], key: PRNGKeyArray | None = None) -> Float[Array, "n dr"]:
-        return jnp.zeros((len(x), self.size), x.dtype)
+        return jnp.zeros((x.shape[0], self.size), x.dtype)
 
 
 class Constant(Initial):
@@ -35,7 +35,7 @@ class Constant(Initial):
         self.value = jnp.zeros(size)
 
     def __call__(self, x: Float[Array, "n dx"], key: PRNGKeyArray | None = None) -> Float[Array, "n dr"]:
-        return jnp.broadcast_to(self.value, (len(x), *self.value.shape))
+        return jnp.broadcast_to(self.value, (x.shape[0], *self.value.shape))
 
 
 class Parametric(Initial):

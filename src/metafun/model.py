@@ -145,4 +145,4 @@ def _for_each_class(r: Float[Array, "m dr"], classes: Bool[Array, " k"] | None) 
     """In classification every class starts from the same r⁽⁰⁾(x)."""
     if classes is None:
         return r
-    return jnp.broadcast_to(r[:, None], (len(r), len(classes), r.shape[-1]))
+    return jnp.broadcast_to(r[:, None], (r.shape[0], len(classes), r.shape[-1]))

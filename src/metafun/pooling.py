@@ -41,7 +41,7 @@ class Mean(Pooling):
         return x
 
     def weights(self, q: Float[Array, "m da"], k: Float[Array, "n da"], mask: Bool[Array, " n"]) -> Float[Array, "m n"]:
-        return jnp.broadcast_to(mask / jnp.maximum(mask.sum(), 1), (len(q), len(k)))
+        return jnp.broadcast_to(mask / jnp.maximum(mask.sum(), 1), (q.shape[0], k.shape[0]))
 
 
 class Attention(Pooling):
@@ -113,4 +113,4 @@ class DeepKernel(Pooling):
 
 def split_heads(a: Float[Array, "n da"], heads: int) -> Float[Array, "*h n d"]:
     """Each head's slice of a(x); a single head has no axis of its own."""
-    return a if heads == 1 else jnp.moveaxis(a.reshape(len(a), heads, a.shape[1] // heads), 1, 0)
+    return a if heads == 1 else jnp.moveaxis(a.reshape(a.shape[0], heads, a.shape[1] // heads), 1, 0)

@@ -104,5 +104,5 @@ class StochasticMetaFun(Learner):
 
     def _given(self, z: Float[Array, " dz"], function: FunctionalRepresentation, x: Float[Array, "m dx"]) -> Normal:
         """P(y|x, z)."""
-        z_and_r = jnp.concatenate([jnp.tile(z, (len(x), 1)), function(x)], axis=-1)
+        z_and_r = jnp.concatenate([jnp.tile(z, (x.shape[0], 1)), function(x)], axis=-1)
         return self.likelihood(self.metafun.decode(z_and_r, x), None)

@@ -1,4 +1,4 @@
-"""The command line: metafun demo | train | evaluate | protocol | search | reproduce | report | plot | data | info."""
+"""The command line. A file for each few commands that belong together."""
 
 import os
 import sys
@@ -7,12 +7,12 @@ from pathlib import Path
 import jax
 
 from ..devices import use_all_cores
-from . import data, demos, experiments, protocol, report, reproduce, search
+from . import data, demos, experiments, fitting, protocol, report, reproduce, search
 from .console import app
 
 app.add_typer(data.app, name="data")
 
-__all__ = ["app", "data", "demos", "experiments", "main", "protocol", "report", "reproduce", "search"]
+__all__ = ["app", "data", "demos", "experiments", "fitting", "main", "protocol", "report", "reproduce", "search"]
 
 
 def main() -> None:

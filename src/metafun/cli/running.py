@@ -10,18 +10,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import jax
-import numpy as np
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from .. import __version__
 from ..config import Config, EpisodesConfig, load_config, parse_setting, with_changes
-from ..data.table import counted
 from ..errors import InvalidConfig, InvalidRun
 from ..evaluation import evaluate
 from ..nn import count_parameters
+from ..progress import watched
 from ..report import number, published
 from ..runs import Run
 from ..schema import flatten, to_table
@@ -102,27 +100,9 @@ def open_run(path: Path, config: Config, *, overwrite: bool, resume: bool, as_it
 
 def train(run: Run, title: str = "training") -> None:
     """Trains with a progress bar on a terminal, and with a line for each validation elsewhere."""
-    columns = (
-        TextColumn(title),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("loss {task.fields[loss]}  {task.fields[rate]} tasks/s"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    end, seeds, variants = run.config.training.end, len(run.config.training.seeds), len(run.config.variants())
-    what = f"{end:,} steps, {counted(seeds, 'seeds')}" + (f" of {variants} variants" if variants > 1 else "")
-    err.print(escape(f"{run.path}: {title}, {what}, on {run.config.tasks.trained_on}"))
-    with Progress(*columns, console=err, disable=not err.is_terminal) as bar, stop_signal() as stopped:
-        task = bar.add_task("", total=end, loss="…", rate="compiling, …")
-        for report in run.train():
-            loss, rate = f"{np.nanmean(report.loss):.4f}", f"{report.tasks_per_second:,.0f}"
-            bar.update(task, completed=report.record.step, loss=loss, rate=rate)
-            if report.validation is not None and not err.is_terminal:
-                err.print(
-                    f"step {report.record.step}: loss {loss}, validation error {np.nanmean(report.validation):.5f}"
-                )
+    end = run.config.training.end
+    with stop_signal() as stopped:
+        for report in watched(run, err, title):
             if stopped.is_set() and report.record.step < end:
                 raise KeyboardInterrupt(f"stopped at step {report.record.step}; --resume goes on from there.")
 

@@ -4,9 +4,10 @@ from .experiment import Config, TrainingConfig, parse_config
 from .load import describe_preset, load_config, parse_setting, parse_toml, presets, with_changes
 from .model import MetaFunConfig
 from .space import Space, load_space, spaces
-from .tasks import CurvesConfig, EpisodesConfig, EvaluationConfig, SinusoidConfig
+from .tasks import CollectedConfig, CurvesConfig, EpisodesConfig, EvaluationConfig, SinusoidConfig
 
 __all__ = [
+    "CollectedConfig",
     "Config",
     "CurvesConfig",
     "EpisodesConfig",

@@ -16,7 +16,7 @@ from ..learner import Learner
 from ..schema import flatten, merge, nested, parse, to_table
 from .baselines import LEOConfig, LogisticConfig, MAMLConfig, MatchingConfig, PrototypesConfig
 from .model import MetaFunConfig
-from .tasks import CurvesConfig, EpisodesConfig, EvaluationConfig, SinusoidConfig
+from .tasks import CollectedConfig, CurvesConfig, EpisodesConfig, EvaluationConfig, SinusoidConfig
 from .values import Count, NonNegative, Part, Seed, Size
 
 Model = MetaFunConfig | MAMLConfig | PrototypesConfig | MatchingConfig | LogisticConfig | LEOConfig
@@ -63,7 +63,7 @@ class Config:
     """
 
     model: Model = MetaFunConfig()
-    tasks: SinusoidConfig | CurvesConfig | EpisodesConfig = SinusoidConfig()
+    tasks: SinusoidConfig | CurvesConfig | EpisodesConfig | CollectedConfig = SinusoidConfig()
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     vary: dict[str, tuple[float, ...]] | None = None
@@ -138,10 +138,9 @@ def _check_model(config: Config) -> Learner:
             f"'{config.model.loss.kind}' is for {config.model.problem}; change one of them."
         )
     tasks = config.tasks
-    if isinstance(tasks, EpisodesConfig) and tasks.features is None:
+    if isinstance(tasks, EpisodesConfig | CollectedConfig):
         # Any number that the heads of a pooling can share will do to see whether the parts fit.
-        heads = getattr(getattr(config.model, "pooling", None), "heads", 1)
-        tasks = dataclasses.replace(tasks, features=heads)
+        tasks = tasks.presumed(getattr(getattr(config.model, "pooling", None), "heads", 1))
     return dataclasses.replace(config, tasks=tasks).blank_model()
 
 

@@ -5,8 +5,9 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +15,15 @@ from numpy.typing import NDArray
 from ..data import Table, open_table
 from ..errors import InvalidConfig, InvalidData
 from ..schema import Between
-from ..tasks import Curves, Episodes, Sinusoid
+from ..tasks import Collected, Curves, Episodes, Scale, Sinusoid
+from ..tasks import collected as collecting
 from ..tasks.episodes import check, unit
 from .values import Count, NonNegative, Positive, Real, Seed, Size, TrainingSplit
+
+# For outputs that a model takes as they are.
+AS_THEY_ARE = Scale((0.0,), (1.0,))
+# Of the caller's kind: arrays of NumPy, or of JAX where a program is compiled.
+Rows = TypeVar("Rows", NDArray, jax.Array)
 
 
 @dataclass(frozen=True)
@@ -44,13 +51,14 @@ class SinusoidConfig:
     points: Count | None = None
 
     problem = "regression"
+    output_scale = AS_THEY_ARE
     trained_on = tested_on = "new sinusoids"
     sizes = (1, 1)
 
     def resolved(self, validates: bool) -> "SinusoidConfig":
         return self
 
-    def prepare(self, x: NDArray) -> NDArray:
+    def prepare(self, x: Rows) -> Rows:
         """Inputs as the model takes them."""
         return x
 
@@ -98,6 +106,7 @@ class CurvesConfig:
     points: Count = 40
 
     problem = "regression"
+    output_scale = AS_THEY_ARE
 
     @property
     def trained_on(self) -> str:
@@ -112,7 +121,7 @@ class CurvesConfig:
     def resolved(self, validates: bool) -> "CurvesConfig":
         return self
 
-    def prepare(self, x: NDArray) -> NDArray:
+    def prepare(self, x: Rows) -> Rows:
         """Inputs as the model takes them."""
         return x
 
@@ -180,6 +189,7 @@ class EpisodesConfig:
     fingerprint: str | None = None
 
     problem = "classification"
+    output_scale = AS_THEY_ARE
 
     @property
     def trained_on(self) -> str:
@@ -195,6 +205,10 @@ class EpisodesConfig:
             raise InvalidConfig("tasks.features is not known before the data are; use the configuration's resolved().")
         return self.features, 0
 
+    def presumed(self, features: int) -> "EpisodesConfig":
+        """With that many features, unless the data have told how many there are."""
+        return self if self.features is not None else dataclasses.replace(self, features=features)
+
     def resolved(self, validates: bool) -> "EpisodesConfig":
         """With what the data tell, if such tasks can be drawn from them at all."""
         if self.features is not None and self.fingerprint is not None:
@@ -206,9 +220,9 @@ class EpisodesConfig:
             self, data=_anchored(self.data), features=table.features.shape[1], fingerprint=table.fingerprint
         )
 
-    def prepare(self, x: NDArray) -> NDArray:
+    def prepare(self, x: NDArray | jax.Array) -> jax.Array:
         """Rows as the model takes them: of length one."""
-        return np.asarray(unit(jnp.asarray(x, float)))
+        return unit(jnp.asarray(x, float))
 
     def check(self) -> None:
         if not self.train_on or len(set(self.train_on)) < len(self.train_on):
@@ -216,14 +230,9 @@ class EpisodesConfig:
 
     def table(self) -> Table:
         """The data, if they are those the run began with."""
-        table = open_table(self.data)
+        table = _open_table(self.data, self.fingerprint)
         if self.features not in (None, table.features.shape[1]):
             raise InvalidData(f"data '{self.data}' have {table.features.shape[1]} features; expected {self.features}.")
-        if self.fingerprint not in (None, table.fingerprint):
-            raise InvalidData(
-                f"data '{self.data}' are not what they were when this run began; put them back, train again with "
-                "--overwrite, or evaluate with --data NAME."
-            )
         return table
 
     def training(self) -> Episodes:
@@ -245,6 +254,114 @@ class EpisodesConfig:
     @property
     def _sizes(self) -> dict[str, int]:
         return {"ways": self.ways, "shots": self.shots, "queries": self.queries}
+
+
+@dataclass(frozen=True)
+class CollectedConfig:
+    """n context points, uniform in `context`, and up to `targets` others of a task, from a table of rows (x, y).
+
+    The last `outputs` columns are y. A model is given each column with its `mean` taken off and divided by its
+    `deviation`; these are of all training tasks and, as `fingerprint`, filled in when a run begins.
+    """
+
+    kind: Literal["collected"] = "collected"
+    data: str = ""
+    outputs: Count = 1
+    context: tuple[Size, Size] = (1, 32)
+    targets: Count = 32
+    mean: tuple[Real, ...] | None = None
+    deviation: tuple[Positive, ...] | None = None
+    fingerprint: str | None = None
+
+    problem = "regression"
+
+    @property
+    def trained_on(self) -> str:
+        return f"{self.data}, train"
+
+    @property
+    def tested_on(self) -> str:
+        return f"{self.data}, test"
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        return len(self._columns.mean) - self.outputs, self.outputs
+
+    def presumed(self, inputs: int) -> "CollectedConfig":
+        """With that many inputs, unless the data have told how many there are."""
+        count = inputs + self.outputs
+        return (
+            self if self.mean is not None else dataclasses.replace(self, mean=(0.0,) * count, deviation=(1.0,) * count)
+        )
+
+    def resolved(self, validates: bool) -> "CollectedConfig":
+        if self.mean is not None and self.deviation is not None and self.fingerprint is not None:
+            return self
+        if not self.data:
+            raise InvalidConfig("tasks.data names the table of tasks to learn from; give it, or --data.")
+        table = _open_table(self.data, self.fingerprint)
+        for split in ("train", "val")[: 1 + validates]:
+            collecting.check(table, split, self.outputs)
+        rows = [table.features[rows.start : rows.start + rows.count] for rows in table.split("train")]
+        columns = Scale.of(np.concatenate(rows))
+        return dataclasses.replace(
+            self,
+            data=_anchored(self.data),
+            mean=columns.mean,
+            deviation=columns.deviation,
+            fingerprint=table.fingerprint,
+        )
+
+    def check(self) -> None:
+        if self.context[0] > self.context[1]:
+            raise InvalidConfig(f"tasks.context = {list(self.context)}, but the least comes first.")
+        if self.mean is not None and not self.outputs < len(self.mean) == len(self.deviation or ()):
+            raise InvalidConfig("tasks.mean and tasks.deviation must have a number for each input and output.")
+
+    def prepare(self, x: Rows) -> Rows:
+        """Inputs as the model takes them."""
+        return self._columns[: self.sizes[0]](x)
+
+    @property
+    def output_scale(self) -> Scale:
+        return self._columns[self.sizes[0] :]
+
+    def training(self) -> Collected:
+        return self._tasks("train", self.context, self.targets)
+
+    def validation(self) -> Collected:
+        return self._tasks("val", self.context, self.targets)
+
+    def test(self, evaluation: EvaluationConfig) -> Iterator[tuple[str, Collected]]:
+        """Errors are in deviations of the outputs."""
+        if evaluation.ways is not None:
+            raise InvalidConfig("evaluation.ways is for classification; these tasks have no classes.")
+        targets = evaluation.targets or self.targets
+        if evaluation.shots is None:
+            yield "anyshot", self._tasks("test", self.context, targets)
+        for n in evaluation.shots or ():
+            yield f"{n}shot", self._tasks("test", (n, n), targets)
+
+    def _tasks(self, split: str, context: tuple[int, int], targets: int) -> Collected:
+        table = _open_table(self.data, self.fingerprint)
+        return Collected.over(table, split, outputs=self.outputs, context=context, targets=targets, scale=self._columns)
+
+    @property
+    def _columns(self) -> Scale:
+        if self.mean is None or self.deviation is None:
+            raise InvalidConfig("tasks.mean is not known before the data are; use the configuration's resolved().")
+        return Scale(self.mean, self.deviation)
+
+
+def _open_table(data: str, fingerprint: str | None) -> Table:
+    """The data, if they are those with that fingerprint."""
+    table = open_table(data)
+    if fingerprint not in (None, table.fingerprint):
+        raise InvalidData(
+            f"data '{data}' are not what they were when this run began; put them back, train again with "
+            "--overwrite, or evaluate with --data NAME."
+        )
+    return table
 
 
 def _anchored(data: str) -> str:

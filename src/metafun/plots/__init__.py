@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..config import CurvesConfig, EpisodesConfig
+from ..config import CurvesConfig, EpisodesConfig, SinusoidConfig
 from ..errors import InvalidRun
 from ..likelihoods import Gaussian
 from ..runs import Run
@@ -42,7 +42,7 @@ def draw(run: Run) -> dict[str, Path]:
             figures["samples"] = plot_samples(model, config.tasks.training(), seed, run.path / "samples.png")
         if isinstance(model.likelihood, Gaussian):
             figures["reliability"] = plot_reliability(run.models(), config, run.path / "reliability.png")
-    else:
+    elif isinstance(config.tasks, SinusoidConfig):
         figures["updates"] = plot_updates(model, config.tasks.training(), seed, run.path / "updates.png")
     return figures | {"training": plot_training(run.metrics(), run.path / "training.png")}
 

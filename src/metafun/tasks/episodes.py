@@ -7,11 +7,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
+from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from ..data import Table
 from ..errors import InvalidData
 from ..task import Points, Task
+from .rows import choose
 from .tasks import Tasks
 
 
@@ -65,9 +66,9 @@ class Episodes(Tasks):
     def rows(self, key: PRNGKeyArray) -> Int[Array, "ways each"]:
         """Which rows make the task: of each class, `shots` for its context and then `queries`."""
         key_classes, key_rows = jax.random.split(key)
-        classes = _choose(key_classes, jnp.ones(self.counts.shape, bool), self.ways)
+        classes = choose(key_classes, jnp.ones(self.counts.shape, bool), self.ways)
         own = jnp.arange(self.largest) < self.counts[classes, None]
-        rows = _choose(key_rows, own, self.shots + self.queries)
+        rows = choose(key_rows, own, self.shots + self.queries)
         return self.starts[classes, None] + rows
 
 
@@ -82,12 +83,6 @@ def _points(x: Float[Array, "ways each dx"]) -> Points:
     ways, each, dx = x.shape
     y = jnp.repeat(jnp.eye(ways, dtype=x.dtype), each, axis=0)
     return Points(x.reshape(-1, dx), y, jnp.ones(ways * each, bool))
-
-
-def _choose(key: PRNGKeyArray, allowed: Bool[Array, "*batch n"], k: int) -> Int[Array, "*batch k"]:
-    """k different allowed indices in random order: those of the k largest of n random numbers."""
-    numbers = (jax.random.bits(key, allowed.shape, jnp.uint32) >> 1).astype(jnp.int32)
-    return jax.lax.top_k(jnp.where(allowed, numbers, -1), k)[1]
 
 
 def check(table: Table, splits: Sequence[str], *, ways: int, shots: int, queries: int) -> None:

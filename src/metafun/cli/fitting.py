@@ -1,0 +1,200 @@
+"""metafun fit | predict | export: files of one's own in, predictions out."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from rich.markup import escape
+
+from ..config import Config, parse_setting
+from ..data import Table
+from ..data.arrays import read_npz
+from ..data.columns import Columns, read_csv, write_csv
+from ..errors import InvalidConfig, InvalidData
+from ..trained import open_trained
+from . import running
+from .console import AsJson, app, err, out
+from .running import Settings
+
+# scikit-learn is slow to import; the other commands do not need it.
+if TYPE_CHECKING:
+    from ..estimators import MetaFunClassifier, MetaFunRegressor
+
+Model = Annotated[
+    str, typer.Option("--model", help="A shipped checkpoint (sinusoid, gp-rbf, glyphs), a run folder or a file.")
+]
+Context = Annotated[Path, typer.Option("--context", help="A CSV file with the few rows whose labels are known.")]
+Label = Annotated[
+    str | None,
+    typer.Option(
+        "--label", metavar="COLUMN", help="The labels in the context; the last column if not given.", show_default=False
+    ),
+]
+
+
+@app.command()
+def fit(
+    path: Annotated[Path, typer.Argument(metavar="CSV_OR_NPZ", help="The tasks or classes to learn from.")],
+    target: Annotated[str, typer.Option("--target", metavar="COLUMN", help="What is to be predicted.")],
+    task: Annotated[
+        str | None,
+        typer.Option(
+            "--task", metavar="COLUMN", help="Regression: which rows belong to the same task.", show_default=False
+        ),
+    ] = None,
+    model: Annotated[Path, typer.Option("--out", help="Where the model goes.")] = Path("model.safetensors"),
+    steps: Annotated[int | None, typer.Option("--steps", min=1, help="Steps of training.", show_default=False)] = None,
+    settings: Settings = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the training and of what is held out.")] = 0,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model.")] = False,
+) -> None:
+    """Learn to learn from a file of your own.
+
+    For classification the target is the class of each row, and the model learns to tell classes apart that it has not
+    seen. For regression rows belong to tasks, and the model learns to predict a new task from a few of its rows. A
+    fifth of the classes or tasks is held out and tells when to stop. Ctrl-C at any time; the same command goes on.
+
+    Examples:
+
+      metafun fit features.csv --target species --out species.safetensors
+
+      metafun fit sensors.csv --target temperature --task sensor --out sensors.safetensors
+
+      metafun fit arrays.npz --target y            # X [rows, columns] and y [rows]
+    """
+    from .. import own
+
+    if model.exists() and not overwrite:
+        raise InvalidConfig(f"{model} exists already; replace it with --overwrite, or choose another --out.")
+    x, y, groups, columns = _read(path, target, task)
+    changes = own.chosen(steps, seed, dict(map(parse_setting, settings or ())))
+    table, config = _regression(x, y, groups, changes, seed) if groups is not None else _classes(x, y, changes, seed)
+    run = own.open_own(model.with_suffix(".run"), table, config)
+    running.train(run)
+    open_trained(run.path).save(model, record={"columns": columns, "target": target})
+    held = "accuracy on held-out classes" if groups is None else "held-out tasks, error"
+    value = 1 - min(run.record.best_error) if groups is None else min(run.record.best_error)
+    err.print(escape(f"{model}: {held} {value:.4f}. Next: metafun predict --model {model} --context … --target …"))
+
+
+@app.command()
+def predict(
+    model: Model,
+    context: Context,
+    target: Annotated[Path, typer.Option("--target", help="A CSV file with the rows to be predicted.")],
+    label: Label = None,
+    predictions: Annotated[Path, typer.Option("--out", help="Where the predictions go.")] = Path("predictions.csv"),
+    as_json: AsJson = False,
+) -> None:
+    """Predict rows from a few labelled ones, with uncertainty or probabilities.
+
+    Columns are matched by name. The predictions stand beside the columns of the target file.
+
+    Examples:
+
+      metafun predict --model gp-rbf --context labelled.csv --target unlabelled.csv
+
+      metafun predict --model species.safetensors --context five.csv --target rest.csv --label species --json
+    """
+    if predictions.exists() and not as_json:
+        raise InvalidConfig(f"{predictions} exists already; choose another --out.")
+    known, asked = read_csv(context), read_csv(target)
+    label = label or known.names[-1]
+    estimator = _fitted(model, known, label)
+    found = _answers(estimator, asked.numbers(_inputs(known, label)), label)
+    if as_json:
+        print(json.dumps({name: np.asarray(values).tolist() for name, values in found.items()}))
+        return
+    kept = {name: entries for name, entries in asked.entries.items() if name not in found}
+    write_csv(predictions, {**kept, **found})
+    out.print(f"{predictions}: {len(asked):,} rows from {len(known):,} labelled ones")
+
+
+@app.command()
+def export(
+    model: Model,
+    context: Context,
+    label: Label = None,
+    program: Annotated[Path, typer.Option("--out", help="Where the program goes.")] = Path("learner.stablehlo"),
+) -> None:
+    """Write what a model predicts for this context as one program (StableHLO) that needs nothing but JAX.
+
+    Examples:
+
+      metafun export --model gp-rbf --context labelled.csv --out learner.stablehlo
+    """
+    if program.exists():
+        raise InvalidConfig(f"{program} exists already; choose another --out.")
+    known = read_csv(context)
+    estimator = _fitted(model, known, label or known.names[-1])
+    estimator.export(program)
+    out.print(f"{program}: rows of {estimator.n_features_in_} numbers in, predictions out")
+
+
+def _read(path: Path, target: str, task: str | None) -> tuple[NDArray, Any, Any, list[str]]:
+    """Inputs, targets, the task of each row where there are tasks, and the names of the inputs."""
+    if path.suffix != ".npz":
+        columns = read_csv(path)
+        inputs = [name for name in columns.names if name not in (target, task)]
+        y = columns.labels(target) if task is None else columns.numbers([target])[:, 0]
+        return columns.numbers(inputs), y, None if task is None else columns.labels(task), inputs
+    arrays = read_npz(path, [name for name in ("X", target, task) if name is not None])
+    for name in ("X", target, task):
+        if name is not None and name not in arrays:
+            raise InvalidData(f"{path} has no array '{name}'; it needs X, {target}{f' and {task}' if task else ''}.")
+    return arrays["X"], arrays[target], None if task is None else arrays[task], []
+
+
+def _regression(x: NDArray, y: NDArray, groups: Any, changes: Mapping[str, Any], seed: int) -> tuple[Table, Config]:
+    from .. import own
+
+    groups = np.asarray(groups)
+    if len(groups) != len(x):
+        raise InvalidData(f"{len(x):,} rows, but {len(groups):,} tasks; give one a row.")
+    tasks = [(x[groups == group], y[groups == group]) for group in np.unique(groups)]
+    table, outputs = own.regression_table(tasks, seed)
+    return table, own.regression_config(table, outputs, changes)
+
+
+def _classes(x: NDArray, y: Any, changes: Mapping[str, Any], seed: int) -> tuple[Table, Config]:
+    from .. import own
+
+    labels = np.asarray(y)
+    if labels.dtype.kind == "f" or (labels.dtype.kind == "U" and len(set(y)) > len(y) / 2):
+        raise InvalidData(
+            "most targets are different, so that they are hardly classes; for regression say which rows belong to "
+            "the same task with --task COLUMN."
+        )
+    table = own.classification_table(x, labels, seed)
+    return table, own.classification_config(table, changes)
+
+
+def _inputs(known: Columns, label: str) -> list[str]:
+    return [name for name in known.names if name != label]
+
+
+def _fitted(model: str, known: Columns, label: str) -> "MetaFunRegressor | MetaFunClassifier":
+    from ..estimators import MetaFunClassifier, MetaFunRegressor
+
+    trained = open_trained(model)
+    x = known.numbers(_inputs(known, label))
+    if trained.config.model.problem == "regression":
+        return MetaFunRegressor(trained).fit(x, known.numbers([label])[:, 0])
+    return MetaFunClassifier(trained).fit(x, known.labels(label))
+
+
+def _answers(estimator: "MetaFunRegressor | MetaFunClassifier", x: NDArray, label: str) -> dict[str, Any]:
+    from ..estimators import MetaFunClassifier
+
+    if isinstance(estimator, MetaFunClassifier):
+        shares = estimator.predict_proba(x)
+        found = {label: estimator.classes_[shares.argmax(1)]}
+        return found | {f"P({name})": shares[:, k] for k, name in enumerate(estimator.classes_)}
+    if not estimator.is_sure:
+        return {label: estimator.predict(x)}
+    mean, std = estimator.predict(x, return_std=True)
+    return {label: mean, f"{label}_std": std}

@@ -1,0 +1,78 @@
+"""A trained model as one object: shipped with the package, in a file or a run folder, or just trained."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from . import checkpoint
+from .config import Config
+from .config.experiment import parse_config
+from .config.load import parse_toml
+from .errors import InvalidCheckpoint, suggest
+from .learner import Learner
+from .runs import Run
+
+SHIPPED = ("sinusoid", "gp-rbf", "glyphs")
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """One model, and the configuration that says what its inputs and outputs are."""
+
+    config: Config
+    model: Learner
+
+    def save(self, path: Path, extra: Mapping[str, Any] | None = None, record: Mapping[str, Any] | None = None) -> None:
+        """A checkpoint of this model alone, with `extra` groups of arrays beside it."""
+        model = jax.tree.map(lambda leaf: leaf[None] if checkpoint.is_array(leaf) else leaf, self.model)
+        checkpoint.save(path, self.config, {"best": model, **(extra or {})}, record or {})
+
+    def __deepcopy__(self, memo: Any) -> "Trained":
+        return self  # nothing in it can change
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self.config.to_toml(), checkpoint.arrays("best", self.model))
+
+
+def _rebuild(config: str, arrays: Mapping[str, np.ndarray]) -> Trained:
+    parsed = parse_config(parse_toml(config, "a pickled model"))
+    return Trained(parsed, checkpoint.fill("best", parsed.blank_model(), arrays, "a pickled model"))
+
+
+def open_trained(source: "Trained | str | Path") -> Trained:
+    """A shipped model by its name, or one from a run folder or a checkpoint's file."""
+    if isinstance(source, Trained):
+        return source
+    path = locate(source)
+    return _open(path, path.stat().st_mtime_ns, path.stat().st_size)
+
+
+def locate(source: str | Path) -> Path:
+    """The file of a checkpoint."""
+    path = Path(source)
+    if path.is_dir():
+        return Run(path).checkpoint_file
+    if path.is_file():
+        return path
+    if str(source) in SHIPPED:
+        return Path(str(resources.files("metafun") / "checkpoints" / f"{source}.safetensors"))
+    if path.suffix or len(path.parts) > 1:
+        raise InvalidCheckpoint(f"there is no checkpoint at {path}.")
+    raise InvalidCheckpoint(
+        f"there is no run folder '{source}', and no checkpoint of that name is shipped; {suggest(str(source), SHIPPED)}"
+    )
+
+
+# Files are read again only if they have changed: `fit` must not wait for the disk.
+@lru_cache(maxsize=8)
+def _open(path: Path, changed: int, size: int) -> Trained:
+    config, record = checkpoint.read_header(path)
+    config = config.variants()[checkpoint.best_variant(path, config, record)]
+    training = replace(config.training, seeds=config.training.seeds[:1])
+    return Trained(replace(config, training=training), checkpoint.load_model(path))
