@@ -4,6 +4,7 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -33,12 +34,21 @@ def test_the_page_with_the_papers_tables_is_rendered_from_the_results(monkeypatc
     assert checked.exit_code == 0, checked.output
 
 
-def test_the_quickstart_runs(tmp_path, monkeypatch, capsys):
+def test_the_quickstart_runs():
+    quickstart, _ = blocks("python")
+    assert len(quickstart.splitlines()) <= 12
+    found = {}
+    exec(compile(quickstart, "README.md", "exec"), found)
+    assert abs(found["mean"][0] - np.sin(0.6)) < 0.1
+    assert found["std"][1] > 2 * found["std"][0]
+
+
+def test_the_model_itself_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     settings = [part for setting in TINY for part in ("--set", setting)]
     assert CliRunner().invoke(app, ["demo", *settings]).exit_code == 0
-    (quickstart,) = blocks("python")
-    exec(compile(quickstart, "README.md", "exec"), {})
+    _, itself = blocks("python")
+    exec(compile(itself, "README.md", "exec"), {})
     assert "(3, 100, 8)" in capsys.readouterr().out  # TINY has T = 2 and dr = 8
 
 
@@ -57,6 +67,9 @@ def test_the_commands_exist():
         "plot",
         "info",
         "demo",
+        "fit",
+        "predict",
+        "export",
         "data",
         "protocol",
         "search",

@@ -1,6 +1,7 @@
 """scikit-learn estimators over a trained model: `fit` encodes the context, `predict` evaluates and decodes."""
 
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -25,14 +26,11 @@ from .files import write_atomically
 from .likelihoods import Gaussian
 from .progress import watched
 from .stochastic import StochasticMetaFun
-from .task import Points
-from .trained import SHIPPED, Trained, open_trained
+from .trained import SHIPPED, Trained, locate, open_trained
 
 # Bounds the memory of a prediction: this many rows are predicted at a time.
 ROWS_AT_A_TIME = 4096
 
-_encode = eqx.filter_jit(lambda model, context: model.encode(context))
-_predict = eqx.filter_jit(lambda model, representation, x: model.predict(representation, x))
 _functions = eqx.filter_jit(lambda model, representation, x, key, n: model.functions(representation, x, key, n))
 
 
@@ -63,8 +61,8 @@ class FewShot(BaseEstimator):
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """What `save` wrote: fitted, if it was."""
-        loaded = cls(open_trained(path))
-        arrays, record = read_arrays(Path(path), "context"), read_header(Path(path))[1]
+        file, loaded = locate(path), cls(open_trained(path))
+        arrays, record = read_arrays(file, "context"), read_header(file)[1]
         if not arrays:
             return loaded
         try:
@@ -108,33 +106,48 @@ class FewShot(BaseEstimator):
             )
         self.trained_ = trained
 
+    def _check_range(self, X: NDArray) -> None:
+        """Warns of inputs where the model has never been."""
+        bounds = self.trained_.config.tasks.inputs
+        if bounds is not None and len(X) and not (bounds[0] <= X.min() and X.max() <= bounds[1]):
+            warnings.warn(
+                f"X reaches from {X.min():g} to {X.max():g}, but the model was trained on inputs from {bounds[0]:g} to "
+                f"{bounds[1]:g} and knows nothing beyond; scale X, as MinMaxScaler({bounds}) does.",
+                stacklevel=3,
+            )
+
     def _encode(self, X: NDArray, Y: NDArray) -> None:
-        context = Points.of(self.trained_.config.tasks.prepare(X), Y)
-        self.representation_ = _encode(self.trained_.model, context.pad(_room(len(X))))
+        self._check_range(X)
+        x, y, room = self._prepared(X), _single(Y, "y"), _room(len(X))
+        self.representation_ = self.trained_.encode(_padded(x, room), _padded(y, room), np.arange(room) < len(X))
 
     def _ready(self) -> None:
         check_is_fitted(self, "X_")
         if not hasattr(self, "representation_"):
             self.fit(self.X_, self.y_)
 
-    def _chunks(self, X: ArrayLike) -> Iterator[tuple[jax.Array, int]]:
+    def _chunks(self, X: ArrayLike) -> Iterator[tuple[NDArray, int]]:
         """Rows as the model takes them, a chunk at a time, and how many of them are more than padding."""
         self._ready()
         rows = validate_data(self, X, reset=False, dtype=float)
+        self._check_range(rows)
         for start in range(0, len(rows), ROWS_AT_A_TIME):
-            chunk = np.asarray(self.trained_.config.tasks.prepare(rows[start : start + ROWS_AT_A_TIME]))
-            room = min(_room(len(chunk)), ROWS_AT_A_TIME)
-            yield jnp.asarray(np.pad(chunk, [(0, room - len(chunk)), (0, 0)]), float), len(chunk)
+            chunk = self._prepared(rows[start : start + ROWS_AT_A_TIME])
+            yield _padded(chunk, min(_room(len(chunk)), ROWS_AT_A_TIME)), len(chunk)
+
+    def _prepared(self, X: NDArray) -> NDArray:
+        return _single(self.trained_.config.tasks.prepare(X), "X")
 
     def _train(self, table: Table, config: Config, folder: str | Path | None, progress: bool) -> Self:
         """Trains in `folder`, where it can be stopped and goes on, or in a place that is gone afterwards."""
         with tempfile.TemporaryDirectory(prefix="metafun-") as temporary:
             run = own.open_own(Path(folder or temporary), table, config)
-            for _ in watched(
-                run, Console(stderr=True, soft_wrap=True, highlight=False, quiet=not progress), "meta-training"
-            ):
+            console = Console(stderr=True, soft_wrap=True, highlight=False, quiet=not progress)
+            for _ in watched(run, console, "meta-training"):
                 pass
             self.checkpoint = open_trained(run.path)
+        # A context that was given before is encoded again, by the new model.
+        self.__dict__.pop("representation_", None)
         return self
 
 
@@ -163,6 +176,11 @@ class MetaFunRegressor(RegressorMixin, FewShot):
             table, own.regression_config(table, outputs, own.chosen(steps, seed, settings)), folder, progress
         )
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         self.X_, self.y_ = validate_data(self, X, y, dtype=float, y_numeric=True, multi_output=True)
         self._load()
@@ -174,7 +192,7 @@ class MetaFunRegressor(RegressorMixin, FewShot):
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> NDArray | tuple[NDArray, NDArray]:
         """The mean, and with `return_std` the standard deviation beside it."""
-        predictions = [(_predict(self.trained_.model, self.representation_, x), n) for x, n in self._chunks(X)]
+        predictions = [(self.trained_.predict(self.representation_, x), n) for x, n in self._chunks(X)]
         scale = self.trained_.config.tasks.output_scale
         mean = self._shaped([scale.back(np.asarray(p.mean, float)[:n]) for p, n in predictions])
         if not return_std:
@@ -197,7 +215,7 @@ class MetaFunRegressor(RegressorMixin, FewShot):
                 values = _functions(model, self.representation_, x, key, n_samples).mean
             else:
                 key, now = jax.random.split(key)
-                values = _predict(model, self.representation_, x).sample(now, n_samples)
+                values = self.trained_.predict(self.representation_, x).sample(now, n_samples)
             values = self.trained_.config.tasks.output_scale.back(np.asarray(values, float)[:, :n])
             drawn.append(np.moveaxis(values, 0, -1))
         return np.concatenate(drawn)[:, 0] if self.y_.ndim == 1 else np.concatenate(drawn)
@@ -205,7 +223,7 @@ class MetaFunRegressor(RegressorMixin, FewShot):
     def _answer(self, x: jax.Array) -> Any:
         """Mean and deviation, or the mean alone where the model knows no other."""
         tasks = self.trained_.config.tasks
-        prediction = _predict(self.trained_.model, self.representation_, tasks.prepare(x))
+        prediction = self.trained_.predict(self.representation_, tasks.prepare(x))
         mean, std = tasks.output_scale.back(prediction.mean), prediction.std * np.array(tasks.output_scale.deviation)
         return (mean, std) if self.is_sure else mean
 
@@ -216,7 +234,7 @@ class MetaFunRegressor(RegressorMixin, FewShot):
 
     def _shaped(self, chunks: list[NDArray]) -> NDArray:
         """As y was given: a column, or a matrix."""
-        values = np.concatenate(chunks) if chunks else np.zeros((0, self.trained_.config.tasks.sizes[1]))
+        values = np.concatenate(chunks)
         return values[:, 0] if self.y_.ndim == 1 else values
 
     def _context(self) -> tuple[dict[str, NDArray], list[Any]]:
@@ -258,23 +276,29 @@ class MetaFunClassifier(ClassifierMixin, FewShot):
         if len(self.classes_) < 2:
             raise ValueError(f"y has one class only, {self.classes_[0]!r}; a classifier needs rows of two or more.")
         self._load()
-        # Room for a few classes more: the model knows from the context which are there, and little is compiled anew.
-        self._encode(self.X_, np.eye(_room(len(self.classes_)))[codes])
+        self._encode(self.X_, np.eye(len(self.classes_))[codes])
         return self
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
+        """Adds rows to the context. Classes need not be announced: they are those the context shows."""
+        return super().partial_fit(X, y)
 
     def predict_proba(self, X: ArrayLike) -> NDArray:
         """[rows, classes], in the order of `classes_`."""
-        model, k = self.trained_.model, len(self.classes_)
-        chunks = [np.asarray(_predict(model, self.representation_, x).probabilities)[:n] for x, n in self._chunks(X)]
-        return np.concatenate(chunks)[:, :k] if chunks else np.zeros((0, k))
+        chunks = [
+            np.asarray(self.trained_.probabilities(self.representation_, x))[:n, : len(self.classes_)]
+            for x, n in self._chunks(X)
+        ]
+        return np.concatenate(chunks)
 
     def predict(self, X: ArrayLike) -> NDArray:
-        return self.classes_[self.predict_proba(X).argmax(1)]
+        likeliest = self.predict_proba(X).argmax(1)
+        return self.classes_[likeliest]
 
     def _answer(self, x: jax.Array) -> jax.Array:
         """The probabilities of the classes."""
         x = self.trained_.config.tasks.prepare(x)
-        return _predict(self.trained_.model, self.representation_, x).probabilities[:, : len(self.classes_)]
+        return self.trained_.probabilities(self.representation_, x)[:, : len(self.classes_)]
 
     def _context(self) -> tuple[dict[str, NDArray], list[Any]]:
         return {"X": self.X_, "y": np.searchsorted(self.classes_, self.y_)}, self.classes_.tolist()
@@ -284,5 +308,21 @@ class MetaFunClassifier(ClassifierMixin, FewShot):
 
 
 def _room(n: int) -> int:
-    """The next power of two, from 8 on: few sizes, so that little is compiled."""
-    return max(8, 1 << (n - 1).bit_length())
+    """A size from 8 on, of which there are four for each doubling: little is compiled, and little computed in vain."""
+    step = 1 << max(0, n.bit_length() - 3)
+    return max(8, -(-n // step) * step)
+
+
+def _single(values: NDArray, name: str) -> NDArray:
+    """In the precision of the model."""
+    with np.errstate(over="ignore"):
+        single = np.asarray(values, np.float32)
+    if not np.isfinite(single).all():
+        raise ValueError(f"{name} has numbers beyond the range of float32; scale it.")
+    return single
+
+
+def _padded(rows: NDArray, room: int) -> NDArray:
+    padded = np.zeros((room, rows.shape[1]), np.float32)
+    padded[: len(rows)] = rows
+    return padded

@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from .config import Config, load_config, with_changes
 from .data import Table
 from .data.stored import save
-from .errors import InvalidData
+from .errors import InvalidData, InvalidTask
 from .runs import Run
 
 # Of the tasks or classes; they tell when to stop.
@@ -23,11 +23,13 @@ MOST_POINTS, MOST_WAYS, MOST_SHOTS, MOST_QUERIES = 64, 5, 5, 15
 def regression_table(tasks: Sequence[tuple[ArrayLike, ArrayLike]], seed: int = 0) -> tuple[Table, int]:
     """Rows (x, y) grouped by task, and how many of the columns are outputs."""
     if len(tasks) < 3:
-        raise ValueError(f"{len(tasks)} tasks came; learning to learn takes many, and at least 3.")
+        raise InvalidTask(f"{len(tasks)} tasks came; learning to learn takes many, and at least 3.")
     blocks = [_task(i, task) for i, task in enumerate(tasks)]
     sizes = {(x.shape[1], y.shape[1]) for x, y in blocks}
     if len(sizes) > 1:
-        raise ValueError(f"all tasks must have as many inputs and outputs; {sorted(sizes)} came, as (inputs, outputs).")
+        raise InvalidTask(
+            f"all tasks must have as many inputs and outputs; {sorted(sizes)} came, as (inputs, outputs)."
+        )
     rows = np.concatenate([np.concatenate(block, axis=1) for block in blocks])
     counts = [len(x) for x, _ in blocks]
     labels = np.repeat([f"{i:06}" for i in range(len(blocks))], counts).tolist()
@@ -40,7 +42,7 @@ def _task(number: int, task: tuple[ArrayLike, ArrayLike]) -> tuple[np.ndarray, n
         x, y = task
         x, y = check_X_y(x, y, dtype=float, multi_output=True, y_numeric=True, ensure_min_samples=2)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"task {number}: {error} A task is a pair (X [rows, inputs], y [rows]).") from None
+        raise InvalidTask(f"task {number}: {error} A task is a pair (X [rows, inputs], y [rows]).") from None
     return x, np.reshape(y, (len(y), -1))
 
 
@@ -50,10 +52,10 @@ def classification_table(X: ArrayLike, y: ArrayLike, seed: int = 0) -> Table:
     check_classification_targets(labels)
     names, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
     if len(names) < 4:
-        raise ValueError(f"y has {len(names)} classes; learning to tell classes apart takes many, and at least 4.")
+        raise InvalidTask(f"y has {len(names)} classes; learning to tell classes apart takes many, and at least 4.")
     if counts.min() < 2:
         small = names[counts.argmin()]
-        raise ValueError(f"class {small!r} has one row; a class needs two, one to learn from and one to be judged on.")
+        raise InvalidTask(f"class '{small}' has one row; a class needs two, one to learn from and one to be judged on.")
     splits = np.array(_hold_out(len(names), 2, seed))[codes].tolist()
     return Table.of("classes", x.astype(np.float32), [f"{code:06}" for code in codes], splits)
 

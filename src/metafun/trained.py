@@ -1,12 +1,13 @@
 """A trained model as one object: shipped with the package, in a file or a run folder, or just trained."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache, partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 
@@ -16,7 +17,9 @@ from .config.experiment import parse_config
 from .config.load import parse_toml
 from .errors import InvalidCheckpoint, suggest
 from .learner import Learner
+from .nn import count_parameters
 from .runs import Run
+from .task import Points
 
 SHIPPED = ("sinusoid", "gp-rbf", "glyphs")
 
@@ -28,10 +31,33 @@ class Trained:
     config: Config
     model: Learner
 
+    @cached_property
+    def encode(self) -> Callable[..., Any]:
+        """The representation of a context x, y, mask."""
+        return self._compiled(lambda model, x, y, mask: model.encode(Points(x, y, mask)))
+
+    @cached_property
+    def predict(self) -> Callable[..., Any]:
+        """The prediction from a representation at x."""
+        return self._compiled(lambda model, representation, x: model.predict(representation, x))
+
+    @cached_property
+    def probabilities(self) -> Callable[..., Any]:
+        """Those of the classes, from a representation at x."""
+        return self._compiled(lambda model, representation, x: model.predict(representation, x).probabilities)
+
+    def _compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Compiled once for each shape. Taking the model apart at every call would take longer than some calls."""
+        arrays, rest = eqx.partition(self.model, eqx.is_array)
+        return partial(jax.jit(lambda arrays, *others: function(eqx.combine(arrays, rest), *others)), arrays)
+
     def save(self, path: Path, extra: Mapping[str, Any] | None = None, record: Mapping[str, Any] | None = None) -> None:
         """A checkpoint of this model alone, with `extra` groups of arrays beside it."""
         model = jax.tree.map(lambda leaf: leaf[None] if checkpoint.is_array(leaf) else leaf, self.model)
         checkpoint.save(path, self.config, {"best": model, **(extra or {})}, record or {})
+
+    def __repr__(self) -> str:
+        return f"<{count_parameters(self.model):,} parameters, trained on {self.config.tasks.trained_on}>"
 
     def __deepcopy__(self, memo: Any) -> "Trained":
         return self  # nothing in it can change

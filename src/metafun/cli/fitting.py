@@ -1,7 +1,8 @@
 """metafun fit | predict | export: files of one's own in, predictions out."""
 
+import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +15,7 @@ from ..config import Config, parse_setting
 from ..data import Table
 from ..data.arrays import read_npz
 from ..data.columns import Columns, read_csv, write_csv
-from ..errors import InvalidConfig, InvalidData
+from ..errors import InvalidConfig, InvalidData, MetaFunError
 from ..trained import open_trained
 from . import running
 from .console import AsJson, app, err, out
@@ -72,7 +73,8 @@ def fit(
         raise InvalidConfig(f"{model} exists already; replace it with --overwrite, or choose another --out.")
     x, y, groups, columns = _read(path, target, task)
     changes = own.chosen(steps, seed, dict(map(parse_setting, settings or ())))
-    table, config = _regression(x, y, groups, changes, seed) if groups is not None else _classes(x, y, changes, seed)
+    with _mistakes_in(path):
+        table, config = _classes(x, y, changes, seed) if groups is None else _regression(x, y, groups, changes, seed)
     run = own.open_own(model.with_suffix(".run"), table, config)
     running.train(run)
     open_trained(run.path).save(model, record={"columns": columns, "target": target})
@@ -105,7 +107,8 @@ def predict(
     known, asked = read_csv(context), read_csv(target)
     label = label or known.names[-1]
     estimator = _fitted(model, known, label)
-    found = _answers(estimator, asked.numbers(_inputs(known, label)), label)
+    with _mistakes_in(target):
+        found = _answers(estimator, asked.numbers(_inputs(known, label)), label)
     if as_json:
         print(json.dumps({name: np.asarray(values).tolist() for name, values in found.items()}))
         return
@@ -173,6 +176,17 @@ def _classes(x: NDArray, y: Any, changes: Mapping[str, Any], seed: int) -> tuple
     return table, own.classification_config(table, changes)
 
 
+@contextlib.contextmanager
+def _mistakes_in(path: Path) -> Iterator[None]:
+    """What scikit-learn finds wrong with arrays is wrong with the file they came from."""
+    try:
+        yield
+    except MetaFunError:
+        raise
+    except ValueError as error:
+        raise InvalidData(f"{path}: {' '.join(str(error).split())}") from None
+
+
 def _inputs(known: Columns, label: str) -> list[str]:
     return [name for name in known.names if name != label]
 
@@ -182,9 +196,10 @@ def _fitted(model: str, known: Columns, label: str) -> "MetaFunRegressor | MetaF
 
     trained = open_trained(model)
     x = known.numbers(_inputs(known, label))
-    if trained.config.model.problem == "regression":
-        return MetaFunRegressor(trained).fit(x, known.numbers([label])[:, 0])
-    return MetaFunClassifier(trained).fit(x, known.labels(label))
+    with _mistakes_in(known.path):
+        if trained.config.model.problem == "regression":
+            return MetaFunRegressor(trained).fit(x, known.numbers([label])[:, 0])
+        return MetaFunClassifier(trained).fit(x, known.labels(label))
 
 
 def _answers(estimator: "MetaFunRegressor | MetaFunClassifier", x: NDArray, label: str) -> dict[str, Any]:

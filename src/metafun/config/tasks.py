@@ -5,12 +5,9 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
 from ..data import Table, open_table
 from ..errors import InvalidConfig, InvalidData
@@ -18,12 +15,11 @@ from ..schema import Between
 from ..tasks import Collected, Curves, Episodes, Scale, Sinusoid
 from ..tasks import collected as collecting
 from ..tasks.episodes import check, unit
+from ..tasks.rows import Rows
 from .values import Count, NonNegative, Positive, Real, Seed, Size, TrainingSplit
 
 # For outputs that a model takes as they are.
 AS_THEY_ARE = Scale((0.0,), (1.0,))
-# Of the caller's kind: arrays of NumPy, or of JAX where a program is compiled.
-Rows = TypeVar("Rows", NDArray, jax.Array)
 
 
 @dataclass(frozen=True)
@@ -54,6 +50,7 @@ class SinusoidConfig:
     output_scale = AS_THEY_ARE
     trained_on = tested_on = "new sinusoids"
     sizes = (1, 1)
+    inputs = (Sinusoid.low, Sinusoid.high)
 
     def resolved(self, validates: bool) -> "SinusoidConfig":
         return self
@@ -190,6 +187,7 @@ class EpisodesConfig:
 
     problem = "classification"
     output_scale = AS_THEY_ARE
+    inputs = None
 
     @property
     def trained_on(self) -> str:
@@ -220,9 +218,9 @@ class EpisodesConfig:
             self, data=_anchored(self.data), features=table.features.shape[1], fingerprint=table.fingerprint
         )
 
-    def prepare(self, x: NDArray | jax.Array) -> jax.Array:
+    def prepare(self, x: Rows) -> Rows:
         """Rows as the model takes them: of length one."""
-        return unit(jnp.asarray(x, float))
+        return unit(x)
 
     def check(self) -> None:
         if not self.train_on or len(set(self.train_on)) < len(self.train_on):
@@ -274,6 +272,7 @@ class CollectedConfig:
     fingerprint: str | None = None
 
     problem = "regression"
+    inputs = None
 
     @property
     def trained_on(self) -> str:

@@ -1,7 +1,6 @@
 """Regression tasks that were collected: rows (x, y) of a table, grouped by task."""
 
 from collections.abc import Sequence
-from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -12,10 +11,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from ..data import Table
 from ..errors import InvalidData
 from ..task import Points, Task
-from .rows import choose
+from .rows import Rows, choose
 from .tasks import Tasks
-
-Rows = TypeVar("Rows", np.ndarray, Array)
 
 
 class Collected(Tasks):

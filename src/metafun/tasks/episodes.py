@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 from ..data import Table
 from ..errors import InvalidData
 from ..task import Points, Task
-from .rows import choose
+from .rows import Rows, choose
 from .tasks import Tasks
 
 
@@ -72,11 +72,11 @@ class Episodes(Tasks):
         return self.starts[classes, None] + rows
 
 
-def unit(x: Float[Array, "*n dx"]) -> Float[Array, "*n dx"]:
+def unit(x: Rows) -> Rows:
     """Each row scaled to length one."""
     # The largest entry first: squares of numbers far from 1 would leave the range of float32.
-    x = x / jnp.maximum(jnp.abs(x).max(-1, keepdims=True), jnp.finfo(x.dtype).tiny)
-    return x / jnp.maximum(jnp.linalg.norm(x, axis=-1, keepdims=True), 1e-12)
+    x = x / abs(x).max(-1, keepdims=True).clip(jnp.finfo(x.dtype).tiny)
+    return x / ((x * x).sum(-1, keepdims=True) ** 0.5).clip(1e-12)
 
 
 def _points(x: Float[Array, "ways each dx"]) -> Points:

@@ -1,8 +1,14 @@
-"""Rows of a table drawn without repetition, on the device."""
+"""Rows of a table, and how some of them are drawn without repetition, on the device."""
+
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Int, PRNGKeyArray
+
+# Of the caller's kind: of NumPy, or of JAX where a program is compiled.
+Rows = TypeVar("Rows", np.ndarray, Array)
 
 
 def choose(key: PRNGKeyArray, allowed: Bool[Array, "*batch n"], k: int) -> Int[Array, "*batch k"]:

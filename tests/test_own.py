@@ -1,0 +1,259 @@
+"""Arrays and files of one's own: meta_fit, save, load and export; metafun fit, predict and export."""
+
+import csv
+import json
+import pickle
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from jax import export
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
+from typer.testing import CliRunner
+
+from metafun import MetaFunClassifier, MetaFunRegressor
+from metafun.cli import app
+from metafun.data.columns import read_csv
+from metafun.errors import InvalidCheckpoint, InvalidConfig, InvalidData
+
+SMALL = {
+    "model.iterations": 2,
+    "model.representation": 8,
+    "model.pooling.layers": 1,
+    "model.pooling.width": 8,
+    "model.update.width": 8,
+    "training.batch": 4,
+    "training.validation_tasks": 10,
+}
+LINES = {**SMALL, "model.pooling.heads": 2, "model.decoder.width": 8}
+
+
+def metafun(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def lines(count=12, seed=0):
+    """Tasks of different sizes: straight lines far from where networks are at home."""
+    rng = np.random.default_rng(seed)
+    inputs = [rng.uniform(0, 1000, (n, 1)) for n in rng.integers(4, 9, count)]
+    return [(x, 5e4 + rng.normal() * x[:, 0]) for x in inputs]
+
+
+def blobs(classes=8, rows=6, dx=5, seed=0):
+    rng = np.random.default_rng(seed)
+    labels = np.repeat([f"kind {i}" for i in range(classes)], rows)
+    return np.repeat(rng.normal(size=(classes, dx)), rows, axis=0) + 0.2 * rng.normal(size=(classes * rows, dx)), labels
+
+
+@pytest.fixture(scope="module")
+def regressor():
+    return MetaFunRegressor().meta_fit(lines(), steps=20, settings=LINES, progress=False)
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    return MetaFunClassifier().meta_fit(*blobs(), steps=20, settings=SMALL, progress=False)
+
+
+@pytest.mark.usefixtures("optimised")
+def test_it_learns_from_tasks_of_different_sizes():
+    wide = {f"model.{part}": 32 for part in ("representation", "pooling.width", "update.width", "decoder.width")}
+    settings = {**LINES, **wide, "training.batch": 16, "training.validation_tasks": 100}
+    model = MetaFunRegressor().meta_fit(lines(300), steps=600, settings=settings, progress=False)
+    errors, constant = [], []
+    for x, y in lines(20, seed=1):
+        errors.append(np.abs(clone(model).fit(x[:3], y[:3]).predict(x[3:]) - y[3:]).mean())
+        constant.append(np.abs(y[:3].mean() - y[3:]).mean())
+    assert np.mean(errors) < np.mean(constant) / 2, "in the units of y, and on inputs far from 1"
+
+
+def test_what_was_learned_goes_where_the_estimator_goes(regressor, classifier):
+    x, y = lines()[0]
+    copy = clone(regressor)
+    assert copy.get_params()["checkpoint"] is regressor.checkpoint
+    assert len(cross_val_score(regressor, x, y, cv=2)) == 2
+    fitted = copy.fit(x, y)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict(x), fitted.predict(x))
+    x, y = blobs(3, seed=1)
+    assert set(classifier.fit(x, y).predict(x)) <= set(y)
+
+
+def test_saved_and_loaded(regressor, classifier, tmp_path):
+    path = tmp_path / "model.safetensors"
+    for model, (x, y) in ((regressor, lines()[0]), (classifier, blobs(3, seed=1))):
+        model = clone(model)
+        model.save(path)
+        unfitted = type(model).load(path)
+        assert not hasattr(unfitted, "X_")
+        model.fit(x, y).save(path)
+        np.testing.assert_array_equal(type(model).load(path).predict(x), model.predict(x))
+    with pytest.raises(InvalidCheckpoint, match="is a model for classification"):
+        MetaFunRegressor.load(path)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(InvalidCheckpoint, match="is truncated or not a safetensors file"):
+        MetaFunClassifier.load(path)
+
+
+def test_a_context_that_does_not_fit_its_labels(classifier, tmp_path):
+    classifier.fit(*blobs(3, seed=1))
+    classifier.classes_ = classifier.classes_[:1]
+    classifier.save(tmp_path / "model.safetensors")
+    with pytest.raises(InvalidCheckpoint, match="has a damaged context"):
+        MetaFunClassifier.load(tmp_path / "model.safetensors")
+
+
+def test_an_exported_program_gives_the_same_numbers(regressor, classifier, tmp_path):
+    x, y = lines()[0]
+    regressor.fit(x, y).export(tmp_path / "line")
+    program = export.deserialize(bytearray((tmp_path / "line").read_bytes()))
+    for rows in (x, x[:2]):
+        mean, std = program.call(rows.astype(np.float32))
+        expected = regressor.predict(rows, return_std=True)
+        np.testing.assert_allclose((mean[:, 0], std[:, 0]), expected, rtol=1e-4)
+    assert set(program.platforms) == {"cpu", "cuda"}
+    x, y = blobs(3, seed=1)
+    classifier.fit(x, y).export(tmp_path / "classes")
+    found = export.deserialize(bytearray((tmp_path / "classes").read_bytes())).call(x.astype(np.float32))
+    np.testing.assert_allclose(found, classifier.predict_proba(x), atol=1e-5)
+
+
+def test_a_training_that_was_interrupted_goes_on(tmp_path):
+    whole = MetaFunRegressor().meta_fit(lines(), steps=20, settings=LINES, progress=False, folder=tmp_path / "a")
+    again = MetaFunRegressor().meta_fit(lines(), steps=20, settings=LINES, progress=False, folder=tmp_path / "a")
+    leaves = zip(*(jax.tree.leaves(model.checkpoint.model) for model in (whole, again)), strict=True)
+    assert all(np.array_equal(a, b) for a, b in leaves)
+    with pytest.raises(InvalidData, match="are not what they were when this run began"):
+        MetaFunRegressor().meta_fit(lines(seed=1), steps=20, settings=LINES, progress=False, folder=tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    ("tasks", "message"),
+    [
+        (lines(2), "2 tasks came; learning to learn takes many"),
+        ([*lines(3), (np.ones((3, 2)), np.ones(3))], "as many inputs and outputs"),
+        ([*lines(3), (np.ones(3), np.ones(3))], "task 3: Expected 2D array"),
+        ([*lines(3), (np.full((3, 1), np.nan), np.ones(3))], "task 3: Input X contains NaN"),
+        ([*lines(3), (np.ones((1, 1)), np.ones(1))], "task 3: Found array with 1 sample"),
+        ([*lines(3), 7], "task 3: cannot unpack"),
+    ],
+)
+def test_tasks_that_are_none(tasks, message):
+    with pytest.raises(ValueError, match=message):
+        MetaFunRegressor().meta_fit(tasks)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x, y: (x[:12], y[:12]), "y has 2 classes; learning to tell classes apart takes many"),
+        (lambda x, y: (x[:-5], y[:-5]), "class 'kind 7' has one row"),
+        (lambda x, y: (np.where(x > 0, x, np.inf), y), "contains infinity"),
+        (lambda x, y: (x, np.linspace(0, 1, len(x))), "continuous"),
+    ],
+)
+def test_classes_that_are_none(change, message):
+    with pytest.raises(ValueError, match=message):
+        MetaFunClassifier().meta_fit(*change(*blobs()))
+
+
+def test_without_a_model_there_is_a_remedy():
+    with pytest.raises(InvalidCheckpoint, match=r"has no model yet: name one, as in MetaFunRegressor\('sinusoid'\)"):
+        MetaFunRegressor().fit(*lines()[0])
+    with pytest.raises(InvalidCheckpoint, match="no checkpoint of that name is shipped; did you mean 'sinusoid'"):
+        MetaFunRegressor("sinusiod").fit(*lines()[0])
+
+
+def write(path: Path, names, *columns) -> Path:
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(names)
+        writer.writerows(zip(*columns, strict=True))
+    return path
+
+
+def settings(values):
+    return [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
+
+
+def test_tasks_in_a_file_become_predictions_in_a_file(tmp_path):
+    tasks, model, out = lines(), tmp_path / "lines.safetensors", tmp_path / "predictions.csv"
+    rows = [(f"s{i}", x, y) for i, task in enumerate(tasks) for x, y in zip(task[0][:, 0], task[1], strict=True)]
+    data = write(tmp_path / "tasks.csv", ["sensor", "hour", "heat"], *zip(*rows, strict=True))
+    done = metafun("fit", data, "--target", "heat", "--task", "sensor", "--out", model, "--steps", 20, *settings(LINES))
+    assert done.exit_code == 0, done.output
+    assert "held-out tasks" in done.stderr
+
+    x, y = tasks[0]
+    known = write(tmp_path / "known.csv", ["hour", "heat"], x[:, 0], y)
+    asked = write(tmp_path / "asked.csv", ["place", "hour"], ["here", "there"], x[:2, 0])
+    done = metafun("predict", "--model", model, "--context", known, "--target", asked, "--out", out)
+    assert done.exit_code == 0, done.output
+    found = read_csv(out)
+    assert found.names == ["place", "hour", "heat", "heat_std"] and found.entries["place"] == ["here", "there"]
+    expected = MetaFunRegressor(model).fit(x, y).predict(x[:2], return_std=True)
+    np.testing.assert_allclose(found.numbers(["heat", "heat_std"]).T, expected, rtol=1e-6)
+
+    again = metafun("predict", "--model", model, "--context", known, "--target", asked, "--out", out)
+    assert again.exit_code == 2 and "exists already" in again.stderr
+    as_json = metafun("predict", "--model", model, "--context", known, "--target", asked, "--json")
+    np.testing.assert_allclose(json.loads(as_json.stdout)["heat"], expected[0], rtol=1e-6)
+    done = metafun("export", "--model", model, "--context", known, "--out", tmp_path / "program")
+    assert done.exit_code == 0 and (tmp_path / "program").exists()
+    again = metafun("fit", data, "--target", "heat", "--task", "sensor", "--out", model)
+    assert again.exit_code == 2 and "replace it with --overwrite" in again.stderr
+
+
+def test_classes_in_a_file_become_probabilities_in_a_file(tmp_path):
+    (x, y), model, out = blobs(), tmp_path / "kinds.safetensors", tmp_path / "predictions.csv"
+    np.savez(tmp_path / "rows.npz", X=x, y=y)
+    done = metafun("fit", tmp_path / "rows.npz", "--target", "y", "--out", model, "--steps", 20, *settings(SMALL))
+    assert done.exit_code == 0 and "accuracy on held-out classes" in done.stderr, done.output
+    x, y = blobs(3, 2, seed=1)
+    names = [f"f{i}" for i in range(x.shape[1])]
+    known = write(tmp_path / "known.csv", [*names, "kind"], *x.T, y)
+    done = metafun("predict", "--model", model, "--context", known, "--target", known, "--out", out)
+    assert done.exit_code == 0, done.output
+    found = read_csv(out)
+    assert found.names == [*names, "kind", "P(kind 0)", "P(kind 1)", "P(kind 2)"]
+    np.testing.assert_allclose(found.numbers(found.names[-3:]).sum(1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "it has no rows below the names"),
+        ("x,y\n", "it has no rows below the names"),
+        ("1,2\n3,4\n", "numbers and not the names of the columns"),
+        ("x,y\n1\n", "row 1 has 1 entries for 2 columns"),
+        ("x,x\n1,2\n", "which are no names"),
+        ("x,\x1b[2J\n1,2\n", "which are no names"),
+        ('x,y\n"1,2\n', "is refused"),
+        ("x,y\n" + "9" * 100_000 + ",1\n", "is refused"),
+        ("x,y\none,2\n", "row 1: 'x' is 'one', not a number"),
+        ("x,z\n1,2\n", "has no column 'y'"),
+    ],
+)
+def test_files_that_cannot_be_read(tmp_path, text, message):
+    path = tmp_path / "rows.csv"
+    path.write_text(text, "utf-8")
+    with pytest.raises(InvalidData, match=message):
+        read_csv(path).numbers(["x", "y"])
+    refused = metafun("fit", path, "--target", "y", "--task", "x", "--out", tmp_path / "model.safetensors")
+    assert refused.exit_code == 2 and "Traceback" not in refused.output
+    assert not list(tmp_path.glob("model*"))
+
+
+def test_targets_that_are_no_classes(tmp_path):
+    path = write(tmp_path / "rows.csv", ["x", "y"], range(20), np.linspace(0, 1, 20))
+    refused = metafun("fit", path, "--target", "y", "--out", tmp_path / "model.safetensors")
+    assert refused.exit_code == 2 and "--task COLUMN" in refused.stderr
+    binary = tmp_path / "image.csv"
+    binary.write_bytes(bytes(range(256)))
+    assert metafun("fit", binary, "--target", "y", "--out", tmp_path / "m.safetensors").exit_code == 2
+
+
+def test_a_setting_that_is_none():
+    with pytest.raises(InvalidConfig, match=r"unknown key 'model\.iteration'"):
+        MetaFunRegressor().meta_fit(lines(), settings={"model.iteration": 3})

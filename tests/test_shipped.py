@@ -1,0 +1,68 @@
+"""The checkpoints in the package are worth what their headers say, and useful as they are."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from metafun import MetaFunClassifier, MetaFunRegressor
+from metafun.checkpoint import load_models, read_header
+from metafun.data import open_table
+from metafun.evaluation import evaluate
+from metafun.trained import SHIPPED, locate
+
+ROOT = Path(__file__).parent.parent
+TASKS = 400
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_they_are_worth_what_was_recorded(name):
+    config, record = read_header(locate(name))
+    config = replace(config, evaluation=replace(config.evaluation, tasks=TASKS))
+    found = evaluate(load_models(locate(name)), config)
+    for metric, recorded in record["metrics"].items():
+        if recorded["interval"] is None or metric.startswith("oracle"):
+            continue
+        # Four standard errors of a difference of two means; the recorded one is over all 10,000 tasks.
+        spread = np.hypot(found[metric]["interval"], recorded["interval"]) / 1.96
+        assert abs(found[metric]["mean"] - recorded["mean"]) < 4 * spread, metric
+
+
+def test_what_made_them_is_in_the_results():
+    lines = [json.loads(line) for line in (ROOT / "results" / "shipped.jsonl").read_text("utf-8").splitlines()]
+    assert {line["checkpoint"] for line in lines} == set(SHIPPED)
+    for line in lines:
+        assert line["metrics"] == read_header(locate(line["checkpoint"]))[1]["metrics"]
+
+
+def test_they_are_small():
+    assert sum(locate(name).stat().st_size for name in SHIPPED) < 5e6
+
+
+def test_three_lines_give_a_curve_with_its_uncertainty():
+    x = np.linspace(-2, 2, 200)[:, None]
+    context = np.linspace(-1.8, 0.6, 9)[:, None]
+    mean, std = MetaFunRegressor("gp-rbf").fit(context, np.sin(2 * context[:, 0])).predict(x, return_std=True)
+    inside = (x[:, 0] > -1.8) & (x[:, 0] < 0.6)
+    assert np.abs(mean - np.sin(2 * x[:, 0]))[inside].max() < 0.1
+    assert std[x[:, 0] > 1.5].min() > 3 * std[inside].max(), "it knows where it has seen nothing"
+    assert (np.abs(mean - np.sin(2 * x[:, 0])) < 3 * std).mean() > 0.95
+
+
+def test_three_lines_tell_characters_apart():
+    glyphs, rng = open_table("glyphs"), np.random.default_rng(0)
+    classes = glyphs.split("test")[:7]
+    drawn = [rng.permutation(rows.count)[:6] + rows.start for rows in classes]
+    names = [rows.name for rows in classes]
+    context, others = (np.concatenate([rows[part] for rows in drawn]) for part in (slice(0, 3), slice(3, 6)))
+    model = MetaFunClassifier("glyphs").fit(glyphs.features[context], np.repeat(names, 3))
+    assert model.score(glyphs.features[others], np.repeat(names, 3)) > 0.8
+
+
+def test_inputs_beyond_what_it_has_seen_are_warned_of():
+    with pytest.warns(
+        UserWarning, match=r"trained on inputs from -2 to 2 .* scale X, as MinMaxScaler\(\(-2.0, 2.0\)\)"
+    ):
+        MetaFunRegressor("gp-rbf").fit([[0.0], [70.0]], [0.0, 1.0])

@@ -1,0 +1,45 @@
+"""scikit-learn's own checks of estimators, with small models that take as many features as each check brings."""
+
+import jax
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from metafun import MetaFunClassifier, MetaFunRegressor, load_config
+from metafun.trained import Trained
+from test_own import LINES, SMALL
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+
+UNTRAINED = "the model has random parameters here: it knows nothing"
+
+
+class AnyWidth:
+    """A model for any number of features; a trained one is for those it was trained on."""
+
+    def __init__(self, checkpoint="any"):
+        self.checkpoint = checkpoint
+
+    def _load(self):
+        preset, small = ("collected", LINES) if self.problem == "regression" else ("features", SMALL)
+        if self.problem == "regression":
+            small = {**small, "tasks.outputs": 1 if self.y_.ndim == 1 else self.y_.shape[1]}
+        config = load_config(preset, (), small)
+        config = type(config)(config.model, config.tasks.presumed(self.n_features_in_), config.training)
+        self.trained_ = Trained(config, config.build_model(jax.random.key(0)))
+
+
+class Regressor(AnyWidth, MetaFunRegressor):
+    pass
+
+
+class Classifier(AnyWidth, MetaFunClassifier):
+    pass
+
+
+def cannot_pass(estimator):
+    return {"check_regressors_train": UNTRAINED, "check_classifiers_train": UNTRAINED}
+
+
+@parametrize_with_checks([Regressor(), Classifier()], expected_failed_checks=cannot_pass)
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
