@@ -15,7 +15,7 @@ FLOORS = [
     {"runs"},
     {"training", "evaluation", "checkpoint"},
     {"config"},
-    {"stochastic"},
+    {"stochastic", "embedding"},
     {"model", "tasks", "baselines"},
     {"regularisers", "data", "gp"},
     {"initial", "pooling", "updates", "decoders"},

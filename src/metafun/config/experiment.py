@@ -11,10 +11,12 @@ import jax
 import tomli_w
 from jaxtyping import PRNGKeyArray
 
+from ..embedding import Embedded
 from ..errors import InvalidConfig, suggest
 from ..learner import Learner
 from ..schema import flatten, merge, nested, parse, to_table
 from .baselines import LEOConfig, LogisticConfig, MAMLConfig, MatchingConfig, PrototypesConfig
+from .embedding import ConvNetConfig
 from .model import MetaFunConfig
 from .tasks import CollectedConfig, CurvesConfig, EpisodesConfig, EvaluationConfig, SinusoidConfig
 from .values import Count, NonNegative, Part, Seed, Size
@@ -59,10 +61,12 @@ class Config:
     """What `config.toml` in a run folder holds.
 
     `vary` lists values of numeric settings, as many of each: variants of the configuration that are trained at once,
-    each with all seeds. The best of them on validation is the run's model.
+    each with all seeds. The best of them on validation is the run's model. An `embedding` turns images into vectors
+    before the model sees them, and is trained with it.
     """
 
     model: Model = MetaFunConfig()
+    embedding: ConvNetConfig | None = None
     tasks: SinusoidConfig | CurvesConfig | EpisodesConfig | CollectedConfig = SinusoidConfig()
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
@@ -79,7 +83,12 @@ class Config:
         return tuple(parse(Config, reduce(merge, column, table)) for column in zip(*rows, strict=True)) or (self,)
 
     def build_model(self, key: PRNGKeyArray) -> Learner:
-        return self.model.build(*self.tasks.sizes, key)
+        if self.embedding is None:
+            return self.model.build(*self.tasks.sizes, key)
+        key_embedding, key_model = jax.random.split(key)
+        embedding = self.embedding.build(self.tasks.sizes[0], getattr(self.tasks, "image", None), key_embedding)
+        vectors = eqx.filter_eval_shape(embedding, jax.ShapeDtypeStruct((1, self.tasks.sizes[0]), float))
+        return Embedded(embedding, self.model.build(vectors.shape[1], self.tasks.sizes[1], key_model))
 
     def blank_model(self) -> Learner:
         """A model without numbers, only the shapes of its arrays."""

@@ -1,6 +1,7 @@
 """The tasks a model learns from and is judged on."""
 
 import dataclasses
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from ..errors import InvalidConfig, InvalidData
 from ..schema import Between
 from ..tasks import Collected, Curves, Episodes, Scale, Sinusoid
 from ..tasks import collected as collecting
-from ..tasks.episodes import check, unit
+from ..tasks.episodes import Inputs, Pixels, TurnedPixels, Unit, check, unit
 from ..tasks.rows import Rows
 from .values import Count, NonNegative, Positive, Real, Seed, Size, TrainingSplit
 
@@ -168,11 +169,18 @@ class CurvesConfig:
 
 
 @dataclass(frozen=True)
+class PixelsConfig:
+    """Rows are images. With `rotations`, each training class is there four times, turned by multiples of 90°."""
+
+    rotations: bool = False
+
+
+@dataclass(frozen=True)
 class EpisodesConfig:
     """`ways` classes a task, `shots` context rows and `queries` targets of each, from a table of features.
 
-    In training, `noise` of this length is added to each row, which has length one. `features` and `fingerprint`
-    are filled in from the data when a run begins, and hold it to them.
+    Rows are scaled to length one, and in training `noise` of this length is added; or they are `pixels`. `features`,
+    `image` and `fingerprint` are filled in from the data when a run begins, and hold it to them.
     """
 
     kind: Literal["episodes"] = "episodes"
@@ -182,7 +190,9 @@ class EpisodesConfig:
     shots: Count = 1
     queries: Count = 15
     noise: NonNegative = 0.0
+    pixels: PixelsConfig | None = None
     features: Count | None = None
+    image: tuple[Count, Count] | None = None
     fingerprint: str | None = None
 
     problem = "classification"
@@ -204,8 +214,11 @@ class EpisodesConfig:
         return self.features, 0
 
     def presumed(self, features: int) -> "EpisodesConfig":
-        """With that many features, unless the data have told how many there are."""
-        return self if self.features is not None else dataclasses.replace(self, features=features)
+        """With that many features, or some image, unless the data have told how many there are."""
+        if self.features is not None:
+            return self
+        image = (28, 28) if self.pixels is not None else None
+        return dataclasses.replace(self, features=features if image is None else math.prod(image), image=image)
 
     def resolved(self, validates: bool) -> "EpisodesConfig":
         """With what the data tell, if such tasks can be drawn from them at all."""
@@ -215,12 +228,27 @@ class EpisodesConfig:
         for splits in (self.train_on, ("val",))[: 1 + validates]:
             check(table, splits, **self._sizes)
         return dataclasses.replace(
-            self, data=_anchored(self.data), features=table.features.shape[1], fingerprint=table.fingerprint
+            self,
+            data=_anchored(self.data),
+            features=table.features.shape[1],
+            image=self._image(table),
+            fingerprint=table.fingerprint,
         )
 
+    def _image(self, table: Table) -> tuple[int, int] | None:
+        if self.pixels is None:
+            return None
+        if table.image is None:
+            raise InvalidData(f"data '{self.data}' are not images; import a folder of them, or leave tasks.pixels out.")
+        if self.pixels.rotations and table.image[0] != table.image[1]:
+            raise InvalidData(
+                f"data '{self.data}': images of {table.image} pixels cannot be turned; they are not square."
+            )
+        return table.image
+
     def prepare(self, x: Rows) -> Rows:
-        """Rows as the model takes them: of length one."""
-        return unit(x)
+        """Rows as the model takes them: of length one, or from 0 to 1."""
+        return unit(x) if self.pixels is None else x / 255
 
     def check(self) -> None:
         if not self.train_on or len(set(self.train_on)) < len(self.train_on):
@@ -234,10 +262,15 @@ class EpisodesConfig:
         return table
 
     def training(self) -> Episodes:
-        return Episodes.over(self.table(), self.train_on, **self._sizes, noise=self.noise)
+        inputs: Inputs = self._inputs
+        if self.pixels is None:
+            inputs = Unit(self.noise)
+        elif self.pixels.rotations and self.image is not None:
+            inputs = TurnedPixels(self.image[0])
+        return Episodes.over(self.table(), self.train_on, **self._sizes, inputs=inputs)
 
     def validation(self) -> Episodes:
-        return Episodes.over(self.table(), ("val",), **self._sizes)
+        return Episodes.over(self.table(), ("val",), **self._sizes, inputs=self._inputs)
 
     def test(self, evaluation: EvaluationConfig) -> Iterator[tuple[str, Episodes]]:
         """One after another, so that the table is on the device only once."""
@@ -246,8 +279,13 @@ class EpisodesConfig:
             for shots in evaluation.shots or (self.shots,):
                 yield (
                     f"{ways}way_{shots}shot",
-                    Episodes.over(table, ("test",), ways=ways, shots=shots, queries=queries),
+                    Episodes.over(table, ("test",), ways=ways, shots=shots, queries=queries, inputs=self._inputs),
                 )
+
+    @property
+    def _inputs(self) -> Inputs:
+        """As they are but for training."""
+        return Unit() if self.pixels is None else Pixels()
 
     @property
     def _sizes(self) -> dict[str, int]:

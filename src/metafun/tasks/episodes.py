@@ -1,7 +1,9 @@
 """N-way K-shot episodes over any table of features (Section 4.2)."""
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -16,11 +18,58 @@ from .rows import Rows, choose
 from .tasks import Tasks
 
 
+class Inputs(eqx.Module):
+    """How the rows of a task become its x. A class can be there in several `copies`, each of them a class."""
+
+    copies: ClassVar[int] = 1
+
+    @abstractmethod
+    def __call__(
+        self, rows: Float[Array, "ways each dx"], copy: Int[Array, " ways"], key: PRNGKeyArray
+    ) -> Float[Array, "ways each dx"]: ...
+
+
+class Unit(Inputs):
+    """Features scaled to length one, with normal `noise` of that length (in the root mean square), scaled again."""
+
+    noise: float = eqx.field(static=True, default=0.0)
+
+    def __call__(
+        self, rows: Float[Array, "ways each dx"], copy: Int[Array, " ways"], key: PRNGKeyArray
+    ) -> Float[Array, "ways each dx"]:
+        x = unit(rows)
+        if self.noise:
+            x = unit(x + self.noise / math.sqrt(x.shape[-1]) * jax.random.normal(key, x.shape, x.dtype))
+        return x
+
+
+class Pixels(Inputs):
+    """Pixels from 0 to 1."""
+
+    def __call__(
+        self, rows: Float[Array, "ways each dx"], copy: Int[Array, " ways"], key: PRNGKeyArray
+    ) -> Float[Array, "ways each dx"]:
+        return rows / 255
+
+
+class TurnedPixels(Inputs):
+    """Pixels from 0 to 1; each class is there four times, turned by multiples of 90°."""
+
+    side: int = eqx.field(static=True)
+    copies = 4
+
+    def __call__(
+        self, rows: Float[Array, "ways each dx"], copy: Int[Array, " ways"], key: PRNGKeyArray
+    ) -> Float[Array, "ways each dx"]:
+        images = rows.reshape(*rows.shape[:2], self.side, self.side) / 255
+        turned = jnp.stack([jnp.rot90(images, k, (2, 3)) for k in range(self.copies)])
+        return turned[copy, jnp.arange(len(copy))].reshape(rows.shape)
+
+
 class Episodes(Tasks):
     """`ways` classes, `shots` context rows and `queries` target rows of each, none of them drawn twice.
 
-    The table stays on the device as it was stored. A row becomes x when it is drawn: scaled to length one, with
-    normal `noise` of that length (in the root mean square) added and scaled again.
+    The table stays on the device as it was stored. A row becomes x when it is drawn.
     """
 
     features: Shaped[Array, "rows dx"]
@@ -30,11 +79,18 @@ class Episodes(Tasks):
     ways: int = eqx.field(static=True)
     shots: int = eqx.field(static=True)
     queries: int = eqx.field(static=True)
-    noise: float = eqx.field(static=True)
+    inputs: Inputs
 
     @classmethod
     def over(
-        cls, table: Table, splits: Sequence[str], *, ways: int, shots: int, queries: int, noise: float = 0.0
+        cls,
+        table: Table,
+        splits: Sequence[str],
+        *,
+        ways: int,
+        shots: int,
+        queries: int,
+        inputs: Inputs | None = None,
     ) -> "Episodes":
         """Tasks over the classes of the given splits; InvalidData if they are too few or too small."""
         check(table, splits, ways=ways, shots=shots, queries=queries)
@@ -49,27 +105,27 @@ class Episodes(Tasks):
             ways=ways,
             shots=shots,
             queries=queries,
-            noise=noise,
+            inputs=inputs or Unit(),
         )
 
     def sample(self, key: PRNGKeyArray) -> Task:
-        key_rows, key_noise = jax.random.split(key)
-        x = unit(self.features[self.rows(key_rows)].astype(float))
-        if self.noise:
-            x = unit(x + self.noise / math.sqrt(x.shape[-1]) * jax.random.normal(key_noise, x.shape, x.dtype))
+        key_rows, key_inputs = jax.random.split(key)
+        rows, copy = self.draw(key_rows)
+        x = self.inputs(self.features[rows].astype(float), copy, key_inputs)
         context, target = jnp.split(x, [self.shots], axis=1)
         return Task(_points(context), _points(target))
 
     def oracle(self, key: PRNGKeyArray, task: Task) -> None:
         return None
 
-    def rows(self, key: PRNGKeyArray) -> Int[Array, "ways each"]:
-        """Which rows make the task: of each class, `shots` for its context and then `queries`."""
+    def draw(self, key: PRNGKeyArray) -> tuple[Int[Array, "ways each"], Int[Array, " ways"]]:
+        """Which rows make the task, of each class `shots` for its context and then `queries`; and which copy it is."""
         key_classes, key_rows = jax.random.split(key)
-        classes = choose(key_classes, jnp.ones(self.counts.shape, bool), self.ways)
+        chosen = choose(key_classes, jnp.ones(len(self.counts) * self.inputs.copies, bool), self.ways)
+        classes, copy = jnp.divmod(chosen, self.inputs.copies)
         own = jnp.arange(self.largest) < self.counts[classes, None]
         rows = choose(key_rows, own, self.shots + self.queries)
-        return self.starts[classes, None] + rows
+        return self.starts[classes, None] + rows, copy
 
 
 def unit(x: Rows) -> Rows:

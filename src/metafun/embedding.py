@@ -1,0 +1,110 @@
+"""Inputs that are embedded before anything else, jointly with what learns from them: images in, vectors out."""
+
+import itertools
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from .learner import Learner
+from .likelihoods import Likelihood, Prediction
+from .task import Points, Task
+
+_he = jax.nn.initializers.he_normal()
+
+
+class Embedding(eqx.Module):
+    """Rows of numbers to vectors, each row by itself: a prediction must not depend on what else is asked."""
+
+    @abstractmethod
+    def __call__(self, x: Float[Array, "m dx"]) -> Float[Array, "m e"]: ...
+
+
+class ConvNet(Embedding):
+    """Blocks of a 3 × 3 convolution, normalisation, ReLU and 2 × 2 max pooling, as few-shot learners usually have.
+
+    Batches are not normalised: that would let images of a task see each other. Each image is, by itself, in groups
+    of channels.
+    """
+
+    kernels: tuple[Float[Array, "i o"], ...]
+    scales: tuple[Float[Array, " o"], ...]
+    shifts: tuple[Float[Array, " o"], ...]
+    image: tuple[int, int] = eqx.field(static=True)
+    groups: int = eqx.field(static=True)
+
+    def __init__(self, image: tuple[int, int], channels: Sequence[int], groups: int, *, key: PRNGKeyArray):
+        """Grey images; `channels` are those that each block gives."""
+        sizes = list(itertools.pairwise([1, *channels]))
+        keys = jax.random.split(key, len(sizes))
+        self.kernels = tuple(_he(k, (9 * i, o)) for k, (i, o) in zip(keys, sizes, strict=True))
+        self.scales = tuple(jnp.ones(o) for _, o in sizes)
+        self.shifts = tuple(jnp.zeros(o) for _, o in sizes)
+        self.image, self.groups = image, groups
+
+    def __call__(self, x: Float[Array, "m dx"]) -> Float[Array, "m e"]:
+        h = x.reshape(-1, *self.image, 1)
+        for kernel, scale, shift in zip(self.kernels, self.scales, self.shifts, strict=True):
+            h = _pool(jax.nn.relu(scale * self._normalised(_windows(h) @ kernel) + shift))
+        return h.reshape(x.shape[0], -1)
+
+    def _normalised(self, h: Float[Array, "m a b c"]) -> Float[Array, "m a b c"]:
+        grouped = h.reshape(*h.shape[:3], self.groups, -1)
+        mean = grouped.mean((1, 2, 4), keepdims=True)
+        variance = jnp.square(grouped - mean).mean((1, 2, 4), keepdims=True)
+        return ((grouped - mean) * jax.lax.rsqrt(variance + 1e-5)).reshape(h.shape)
+
+
+def _windows(h: Float[Array, "m a b c"]) -> Float[Array, "m a b 9c"]:
+    """The 3 × 3 surroundings of each pixel: a convolution is their product with a matrix.
+
+    So are several at once, one for each seed, where a convolution of several kernels would be slow.
+    """
+    a, b = h.shape[1:3]
+    padded = jnp.pad(h, [(0, 0), (1, 1), (1, 1), (0, 0)])
+    return jnp.concatenate([padded[:, i : i + a, j : j + b] for i in range(3) for j in range(3)], axis=-1)
+
+
+def _pool(h: Float[Array, "m a b c"]) -> Float[Array, "m a2 b2 c"]:
+    """The largest of 2 × 2; a row or column that is left over is left out. What is too small stays."""
+    a, b = h.shape[1] // 2, h.shape[2] // 2
+    if not (a and b):
+        return h
+    h = h[:, : 2 * a, : 2 * b]
+    # By comparison: the derivative of jnp.max looks for the entry that equals the largest, which a compiler that
+    # computes it anew may round differently, and divides by how many it finds.
+    rows = jnp.where(h[:, ::2] > h[:, 1::2], h[:, ::2], h[:, 1::2])
+    return jnp.where(rows[:, :, ::2] > rows[:, :, 1::2], rows[:, :, ::2], rows[:, :, 1::2])
+
+
+class Embedded(Learner):
+    """A learner whose x are embedded: for all it knows, its inputs are vectors."""
+
+    embedding: Embedding
+    learner: Learner
+    likelihood: Likelihood
+
+    def __init__(self, embedding: Embedding, learner: Learner):
+        self.embedding, self.learner, self.likelihood = embedding, learner, learner.likelihood
+
+    def encode(self, context: Points, key: PRNGKeyArray | None = None) -> Any:
+        return self.learner.encode(self._embedded(context), key)
+
+    def predict(self, representation: Any, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None) -> Prediction:
+        return self.learner.predict(representation, self.embedding(x), key)
+
+    def predict_trajectory(self, representation: Any, x: Float[Array, "m dx"]) -> Prediction:
+        return self.learner.predict_trajectory(representation, self.embedding(x))
+
+    def loss(self, task: Task, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
+        return self.learner.loss(Task(self._embedded(task.context), self._embedded(task.target)), key)
+
+    def joint_log_prob(self, task: Task) -> Float[Array, ""] | None:
+        return self.learner.joint_log_prob(Task(self._embedded(task.context), self._embedded(task.target)))
+
+    def _embedded(self, points: Points) -> Points:
+        return Points(self.embedding(points.x), points.y, points.mask)

@@ -1,0 +1,140 @@
+"""Images in: rotations as classes, an embedding that leaks nothing, and everything around it unchanged."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from metafun import Run, load_config
+from metafun.config import parse_config
+from metafun.data import Table
+from metafun.data.stored import save
+from metafun.embedding import ConvNet
+from metafun.errors import InvalidConfig, InvalidData
+from metafun.schema import to_table
+from metafun.tasks import Episodes
+from metafun.tasks.episodes import Pixels, TurnedPixels
+
+SIDE = 8
+
+
+def drawings(classes=12, each=6, side=SIDE) -> Table:
+    """Every class is a pattern of its own, with some noise, and looks different when it is turned."""
+    rng = np.random.default_rng(0)
+    patterns = rng.integers(0, 200, (classes, 1, side * side))
+    rows = (patterns + rng.integers(0, 30, (classes, each, side * side))).astype(np.uint8)
+    labels = np.repeat([f"c{i:02}" for i in range(classes)], each).tolist()
+    splits = np.repeat([("train", "val", "test")[i % 3] for i in range(classes)], each).tolist()
+    return Table.of("drawings", rows.reshape(-1, side * side), labels, splits, (side, side))
+
+
+SMALL = [
+    "embedding.blocks=2",
+    "embedding.channels=4",
+    "embedding.groups=2",
+    "model.representation=8",
+    "model.pooling.width=8",
+    "model.update.width=8",
+    "tasks.ways=3",
+    "tasks.queries=3",
+    "training.steps=20",
+    "training.warmup=2",
+    "training.batch=4",
+    "training.chunk=10",
+    "training.validate_every=10",
+    "training.validation_tasks=10",
+    "evaluation.tasks=20",
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("images")
+    save(drawings(), folder, "a test")
+    return folder
+
+
+def configuration(folder, *settings, preset="omniglot-5way-1shot"):
+    return load_config(preset, [*SMALL, f"tasks.data={folder / 'drawings'}", *settings]).resolved()
+
+
+def test_a_turned_class_is_a_class():
+    table = drawings()
+    episodes = Episodes.over(table, ["train"], ways=3, shots=1, queries=2, inputs=TurnedPixels(SIDE))
+    turns = set()
+    for seed in range(30):
+        key = jax.random.key(seed)
+        rows, copy = episodes.draw(jax.random.split(key)[0])
+        task = episodes.sample(key)
+        x = np.concatenate([np.reshape(p.x, (3, -1, SIDE, SIDE)) for p in (task.context, task.target)], axis=1)
+        first = next(c for c in table.classes if c.split == "train").start
+        images = table.features[first:].reshape(-1, SIDE, SIDE)[np.asarray(rows)] / 255
+        for k in range(3):
+            np.testing.assert_allclose(x[k], np.rot90(images[k], int(copy[k]), (1, 2)), rtol=1e-6)
+            turns.add(int(copy[k]))
+        pairs = {(int(r), int(c)) for r, c in zip(rows[:, 0] // 6, copy, strict=True)}
+        assert len(pairs) == 3, "a class may be there twice, but not turned the same way"
+    assert turns == {0, 1, 2, 3}
+
+
+def test_images_are_not_turned_in_tests(folder):
+    config = configuration(folder)
+    assert isinstance(config.tasks.training().inputs, TurnedPixels)
+    for tasks in (config.tasks.validation(), dict(config.tasks.test(config.evaluation))["3way_1shot"]):
+        assert isinstance(tasks.inputs, Pixels)
+
+
+def test_a_convolution_is_one():
+    """The first block, before it is pooled, against JAX's own convolution and group normalisation by hand."""
+    net = ConvNet((6, 7), [4], 2, key=jax.random.key(0))
+    x = jax.random.normal(jax.random.key(1), (3, 42))
+    kernel = net.kernels[0].reshape(3, 3, 1, 4)
+    dimensions = ("NHWC", "HWIO", "NHWC")
+    h = jax.lax.conv_general_dilated(x.reshape(3, 6, 7, 1), kernel, (1, 1), "SAME", dimension_numbers=dimensions)
+    groups = h.reshape(3, 6, 7, 2, 2)
+    mean, variance = groups.mean((1, 2, 4), keepdims=True), groups.var((1, 2, 4), keepdims=True)
+    h = jax.nn.relu(((groups - mean) / jnp.sqrt(variance + 1e-5)).reshape(h.shape))
+    expected = jax.lax.reduce_window(h, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+    np.testing.assert_allclose(net(x), expected.reshape(3, -1), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("preset", ["omniglot-5way-1shot", "omniglot-prototypes"])
+def test_a_prediction_depends_on_nothing_else_that_is_asked(folder, preset):
+    settings = [s for s in SMALL if preset != "omniglot-prototypes" or not s.startswith("model")]
+    config = load_config(preset, [*settings, f"tasks.data={folder / 'drawings'}"]).resolved()
+    # Before training it would say the same of everything.
+    arrays, rest = eqx.partition(config.build_model(jax.random.key(0)), eqx.is_array)
+    model = eqx.combine(jax.tree.map(lambda a: a + 0.3 * jnp.cos(jnp.arange(a.size).reshape(a.shape)), arrays), rest)
+    task = config.tasks.validation().sample(jax.random.key(0))
+    together = model.predict(model.encode(task.context), task.target.x).log_probabilities
+    for i, x in enumerate(task.target.x[:3]):
+        alone = model.predict(model.encode(task.context), x[None]).log_probabilities
+        np.testing.assert_allclose(alone[0], together[i], rtol=1e-4, atol=1e-5)
+    other = eqx.tree_at(lambda t: t.context.x, task, task.context.x[::-1])
+    assert not np.allclose(model.predict(model.encode(other.context), task.target.x).log_probabilities, together)
+
+
+def test_the_embedding_is_trained_with_the_model(folder, tmp_path):
+    run = Run.create(tmp_path / "run", configuration(folder))
+    before = run.config.build_model(jax.random.split(jax.random.key(0))[0]).embedding.kernels[0]
+    for _ in run.train():
+        pass
+    assert not np.allclose(run.model().embedding.kernels[0], before)
+    assert Run(run.path).config == run.config
+
+
+def test_an_embedding_without_images_or_images_without_an_embedding(folder, tmp_path):
+    with pytest.raises(InvalidConfig, match=r"is for images; give tasks\.pixels"):
+        load_config("features", ["embedding.kind=convnet"])
+    with pytest.raises(InvalidConfig, match=r"cannot be divided into embedding\.groups = 3"):
+        load_config("omniglot-5way-1shot", ["embedding.groups=3"])
+    labels = np.repeat(["a", "b", "c", "d"], 18).tolist()
+    plain = Table.of("plain", drawings().features, labels, ["train"] * 36 + ["val"] * 36)
+    save(plain, tmp_path, "a test")
+    with pytest.raises(InvalidData, match="are not images; import a folder of them"):
+        load_config(
+            "omniglot-5way-1shot", [f"tasks.data={tmp_path / 'plain'}", "tasks.ways=2", "tasks.queries=2"]
+        ).resolved()
+    config = configuration(folder)
+    assert parse_config(to_table(config)) == config
