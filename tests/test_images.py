@@ -87,11 +87,11 @@ def test_images_are_not_turned_in_tests(folder):
 
 def test_a_convolution_is_one():
     """The first block, before it is pooled, against JAX's own convolution and group normalisation by hand."""
-    net = ConvNet((6, 7), [4], 2, key=jax.random.key(0))
-    x = jax.random.normal(jax.random.key(1), (3, 42))
-    kernel = net.kernels[0].reshape(3, 3, 1, 4)
+    net = ConvNet((6, 7), [3, 4], 2, key=jax.random.key(0))
+    x = jax.random.normal(jax.random.key(1), (3, 126))
+    kernel = net.kernels[0].reshape(3, 3, 3, 4)
     dimensions = ("NHWC", "HWIO", "NHWC")
-    h = jax.lax.conv_general_dilated(x.reshape(3, 6, 7, 1), kernel, (1, 1), "SAME", dimension_numbers=dimensions)
+    h = jax.lax.conv_general_dilated(x.reshape(3, 6, 7, 3), kernel, (1, 1), "SAME", dimension_numbers=dimensions)
     groups = h.reshape(3, 6, 7, 2, 2)
     mean, variance = groups.mean((1, 2, 4), keepdims=True), groups.var((1, 2, 4), keepdims=True)
     h = jax.nn.relu(((groups - mean) / jnp.sqrt(variance + 1e-5)).reshape(h.shape))

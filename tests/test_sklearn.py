@@ -1,5 +1,7 @@
 """scikit-learn's own checks of estimators, with small models that take as many features as each check brings."""
 
+import dataclasses
+
 import jax
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -24,7 +26,7 @@ class AnyWidth:
         if self.problem == "regression":
             small = {**small, "tasks.outputs": 1 if self.y_.ndim == 1 else self.y_.shape[1]}
         config = load_config(preset, (), small)
-        config = type(config)(config.model, config.tasks.presumed(self.n_features_in_), config.training)
+        config = dataclasses.replace(config, tasks=config.tasks.presumed(self.n_features_in_))
         self.trained_ = Trained(config, config.build_model(jax.random.key(0)))
 
 

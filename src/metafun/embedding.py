@@ -38,8 +38,8 @@ class ConvNet(Embedding):
     groups: int = eqx.field(static=True)
 
     def __init__(self, image: tuple[int, int], channels: Sequence[int], groups: int, *, key: PRNGKeyArray):
-        """Grey images; `channels` are those that each block gives."""
-        sizes = list(itertools.pairwise([1, *channels]))
+        """`channels` are those of the image, 1 or 3, and those that each block gives."""
+        sizes = list(itertools.pairwise(channels))
         keys = jax.random.split(key, len(sizes))
         self.kernels = tuple(_he(k, (9 * i, o)) for k, (i, o) in zip(keys, sizes, strict=True))
         self.scales = tuple(jnp.ones(o) for _, o in sizes)
@@ -47,7 +47,7 @@ class ConvNet(Embedding):
         self.image, self.groups = image, groups
 
     def __call__(self, x: Float[Array, "m dx"]) -> Float[Array, "m e"]:
-        h = x.reshape(-1, *self.image, 1)
+        h = x.reshape(x.shape[0], *self.image, self.kernels[0].shape[0] // 9)
         for kernel, scale, shift in zip(self.kernels, self.scales, self.shifts, strict=True):
             h = _pool(jax.nn.relu(scale * self._normalised(_windows(h) @ kernel) + shift))
         return h.reshape(x.shape[0], -1)

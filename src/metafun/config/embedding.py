@@ -1,5 +1,6 @@
 """What turns inputs into vectors before a model sees them."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -28,4 +29,4 @@ class ConvNetConfig:
             raise InvalidConfig(
                 f"embedding.channels = {self.channels} cannot be divided into embedding.groups = {self.groups}."
             )
-        return ConvNet(image, [self.channels] * self.blocks, self.groups, key=key)
+        return ConvNet(image, [dx // math.prod(image), *[self.channels] * self.blocks], self.groups, key=key)

@@ -149,7 +149,10 @@ def open_stored(folder: Path) -> Table:
         "a split is not train, val or test": any(part.split not in SPLITS for part in classes),
         "its fingerprint is not a SHA-256": not re.fullmatch("[0-9a-f]{64}", described.fingerprint),
         "its image is not a row": (
-            described.image is not None and (min(described.image) < 1 or math.prod(described.image) != columns)
+            described.image is not None
+            and (
+                min(described.image) < 1 or columns not in (math.prod(described.image), 3 * math.prod(described.image))
+            )
         ),
     }
     for problem, there in problems.items():

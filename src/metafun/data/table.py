@@ -32,7 +32,8 @@ class ClassRows:
 class Table:
     """Features [rows, dx] and the classes that divide the rows among them.
 
-    `image` is the height and width of the rows where they are pixels. `fingerprint` identifies the content.
+    `image` is the height and width of the rows where they are pixels, grey or of three colours. `fingerprint`
+    identifies the content.
     """
 
     name: str

@@ -1,5 +1,6 @@
 """Episodes over pictures: what the model was told, what it was asked, and what it said."""
 
+import math
 from pathlib import Path
 
 import jax
@@ -20,7 +21,8 @@ def plot_episodes(model: Learner, tasks: Episodes, image: tuple[int, int], seed:
     predict = jax.jit(lambda task: model.predict(model.encode(task.context), task.target.x))
     for i, axis in enumerate(figure.subplots(1, 3)):
         task = tasks.sample(jax.random.fold_in(jax.random.key(seed), i))
-        context, queries = (np.asarray(p.x).reshape(tasks.ways, -1, *image) for p in (task.context, task.target))
+        shape = image if task.context.x.shape[1] == math.prod(image) else (*image, 3)
+        context, queries = (np.asarray(p.x).reshape(tasks.ways, -1, *shape) for p in (task.context, task.target))
         said = np.asarray(predict(task).probabilities).reshape(tasks.ways, tasks.queries, tasks.ways)
         _draw_episode(axis, context, queries, said)
     figure.suptitle(
@@ -33,8 +35,8 @@ def plot_episodes(model: Learner, tasks: Episodes, image: tuple[int, int], seed:
 
 def _draw_episode(
     axis: Axes,
-    context: Float[np.ndarray, "ways shots height width"],
-    queries: Float[np.ndarray, "ways queries height width"],
+    context: Float[np.ndarray, "ways shots height width *colours"],
+    queries: Float[np.ndarray, "ways queries height width *colours"],
     said: Float[np.ndarray, "ways queries ways"],
 ) -> None:
     """A row for each class: its context, a line, its first queries, framed by whether they are recognised."""
@@ -67,5 +69,5 @@ def _draw_episode(
     axis.set_axis_off()
 
 
-def _picture(axis: Axes, picture: Float[np.ndarray, "height width"], left: float, top: float) -> None:
+def _picture(axis: Axes, picture: Float[np.ndarray, "height width *colours"], left: float, top: float) -> None:
     axis.imshow(picture, cmap="gray_r", extent=(left, left + 0.9, top + 0.9, top), interpolation="nearest")

@@ -61,7 +61,7 @@ class TurnedPixels(Inputs):
     def __call__(
         self, rows: Float[Array, "ways each dx"], copy: Int[Array, " ways"], key: PRNGKeyArray
     ) -> Float[Array, "ways each dx"]:
-        images = rows.reshape(*rows.shape[:2], self.side, self.side) / 255
+        images = rows.reshape(*rows.shape[:2], self.side, self.side, -1) / 255
         turned = jnp.stack([jnp.rot90(images, k, (2, 3)) for k in range(self.copies)])
         return turned[copy, jnp.arange(len(copy))].reshape(rows.shape)
 
