@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from metafun import MetaFunClassifier, MetaFunRegressor, __version__, load_config
 from metafun.trained import Trained
 
-ROUNDS, REPETITIONS = 10, 40
+ROUNDS, REPETITIONS = 5, 200
 
 
 def few_shot() -> dict[str, float]:

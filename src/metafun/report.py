@@ -14,6 +14,8 @@ from .paper import load_item
 from .schema import flatten, to_table
 
 ERRORS = ("mse_5shot", "mse_10shot")
+# What is said of a shipped checkpoint.
+WORTH = ("mse", "accuracy", "log_likelihood", "oracle_log_likelihood", "coverage95", "ece")
 # Per-target log-likelihood on the curves of gp-bnp, RBF and Matérn-5/2, as published by Nguyen and Grover (2022).
 PUBLISHED_CURVES = {
     "gp-bnp-cnp": ("CNP", 0.26),
@@ -144,6 +146,30 @@ def render_choices(results: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
+def render_shipped(results: Path) -> str:
+    """What the shipped checkpoints are worth."""
+    lines = ["| checkpoint | measured over 10,000 test tasks |", "|---|---|"]
+    for record in _records(results / "shipped.jsonl"):
+        metrics = record["metrics"].items()
+        worth = ", ".join(f"{name} {value['mean']:.5f}" for name, value in metrics if name.startswith(WORTH))
+        lines.append(f"| `{record['checkpoint']}` | {worth} |")
+    return "\n".join(lines) + "\n"
+
+
+def render_estimators(results: Path) -> str:
+    """Ratios and memory, as the last run of scripts/estimator_speed.py found them."""
+    found = _records(results / "estimators.jsonl")[-1]
+    names = {
+        "fit_and_predict_over_logistic_regression": "fit + predict over LogisticRegression, 5-way 5-shot, 75 queries",
+        "million_targets_megabytes": "megabytes for a million predictions from 100 points",
+        "programs": "programs compiled for them",
+        "import_metafun_over_jax": "`import metafun` over `import jax`",
+        "import_and_use_over_jax": "the same, with the first model",
+    }
+    lines = ["| | measured |", "|---|---|", *(f"| {text} | {found[name]:.3g} |" for name, text in names.items())]
+    return "\n".join(lines) + "\n"
+
+
 TABLES = {
     "sinusoid": render_sinusoid,
     "features": render_features,
@@ -153,8 +179,10 @@ TABLES = {
     "contexts": render_contexts,
     "ceiling": render_ceiling,
     "choices": render_choices,
+    "shipped": render_shipped,
+    "estimators": render_estimators,
 }
-PAGES = ("README.md", "docs/deviations.md", "docs/uncertainty.md")
+PAGES = ("README.md", "docs/deviations.md", "docs/estimators.md", "docs/uncertainty.md")
 
 
 def rendered(page: str, results: Path) -> str:
