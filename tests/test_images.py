@@ -5,18 +5,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from PIL import Image
+from typer.testing import CliRunner
 
 from metafun import Run, load_config
+from metafun.cli import app
 from metafun.config import parse_config
 from metafun.data import Table
+from metafun.data.columns import read_csv
 from metafun.data.stored import save
 from metafun.embedding import ConvNet
 from metafun.errors import InvalidConfig, InvalidData
+from metafun.plots import draw
 from metafun.schema import to_table
 from metafun.tasks import Episodes
 from metafun.tasks.episodes import Pixels, TurnedPixels
 
 SIDE = 8
+
+
+def metafun(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def drawings(classes=12, each=6, side=SIDE) -> Table:
@@ -138,3 +147,45 @@ def test_an_embedding_without_images_or_images_without_an_embedding(folder, tmp_
         ).resolved()
     config = configuration(folder)
     assert parse_config(to_table(config)) == config
+
+
+def test_a_folder_of_images_becomes_a_classifier_in_three_commands(tmp_path, monkeypatch):
+    monkeypatch.setenv("METAFUN_DATA", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    table = drawings()
+    for rows in table.classes:
+        for i in range(rows.count):
+            path = tmp_path / "birds" / rows.name / f"{i}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(table.features[rows.start + i].reshape(SIDE, SIDE)).save(path)
+    (tmp_path / "birds" / "c00" / "notes.txt").write_text("not an image", "utf-8")
+
+    done = metafun("data", "import-images", "birds", "--side", SIDE, "--split", "1,1,1")
+    assert done.exit_code == 0, done.output
+    assert "notes.txt: not an image" in done.stderr and "metafun train images --data birds" in done.stderr
+    settings = [word for setting in SMALL for word in ("--set", setting)]
+    assert metafun("train", "images", "--data", "birds", *settings).exit_code == 0
+    for name in ("c02", "c05"):  # two classes, two pictures of each
+        for i in range(2):
+            known = tmp_path / "known" / name / f"{i}.png"
+            known.parent.mkdir(parents=True, exist_ok=True)
+            known.write_bytes((tmp_path / "birds" / name / f"{i}.png").read_bytes())
+    (tmp_path / "new").mkdir()
+    for i in range(2, 5):
+        (tmp_path / "new" / f"{i}.png").write_bytes((tmp_path / "birds" / "c02" / f"{i}.png").read_bytes())
+    (tmp_path / "new" / "broken.png").write_bytes(b"\x89PNG and no more")
+    done = metafun("predict", "--model", "runs/images", "--context", "known", "--target", "new")
+    assert done.exit_code == 0, done.output
+    assert "left out: " in done.stderr and "broken.png" in done.stderr
+    found = read_csv(tmp_path / "predictions.csv")
+    assert found.names == ["file", "class", "P(c02)", "P(c05)"] and found.entries["file"] == ["2.png", "3.png", "4.png"]
+    refused = metafun("predict", "--model", "gp-rbf", "--context", "known", "--target", "new", "--json")
+    assert refused.exit_code == 2 and "the model takes no images" in refused.stderr
+
+
+def test_figures_of_images(folder, tmp_path):
+    run = Run.create(tmp_path / "run", configuration(folder))
+    for _ in run.train():
+        pass
+    figures = draw(run)
+    assert figures["episodes"].exists() and figures["reliability"].exists()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,9 +12,10 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table as Grid
 
 from ..config.tasks import EpisodesConfig
-from ..data.fetch import ARCHIVES, fetch, missing
-from ..data.readers import LEO_TABLES, Division, find, read, zero_rows
-from ..data.store import BUILT_IN, destination, list_tables, locate, open_table, verify
+from ..data.download import Progress as Step
+from ..data.fetch import ARCHIVES, OMNIGLOT, fetch, fetch_omniglot, missing
+from ..data.readers import LEO_TABLES, Division, find, zero_rows
+from ..data.store import BUILT_IN, destination, list_tables, locate, open_table, read_source, verify
 from ..data.stored import describe, save
 from ..data.table import SPLITS, Table, counted
 from ..errors import InvalidConfig, InvalidData, suggest
@@ -60,10 +62,46 @@ def import_(
         for own, path in found.items():
             status.update(escape(f"reading {path}"))
             into = destination(name or own)
-            table = read(path, name or own, division)
+            table = read_source(path, name or own, division)
             save(table, into, str(path), overwrite=overwrite)
             tables[into / table.name] = table
     _print_summary(tables)
+
+
+@app.command("import-images")
+def import_images(
+    source: Annotated[Path, typer.Argument(metavar="DIR", help="A folder with a folder of images for each class.")],
+    name: Annotated[
+        str | None, typer.Option("--name", help="What to call it; the folder's name if not given.", show_default=False)
+    ] = None,
+    side: Annotated[
+        int, typer.Option("--side", min=1, max=1024, help="All become this many pixels wide and high.")
+    ] = 28,
+    colour: Annotated[bool, typer.Option("--colour", help="Keep the colours; grey if not given.")] = False,
+    split: Annotated[
+        str, typer.Option("--split", help="Parts of the classes for train,val,test where there are no such folders.")
+    ] = ",".join(map(str, Division.fractions)),
+    seed: Annotated[int, typer.Option("--seed", help="The seed of that division.")] = Division.seed,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the table of this name.")] = False,
+) -> None:
+    """Make a table of your own images, and store it under a name. Files that cannot be read are named and left out.
+
+    Examples:
+
+      metafun data import-images birds/
+
+      metafun data import-images birds/ --name birds64 --side 64 --colour
+    """
+    from ..data.images import read_images
+
+    own = name or source.resolve().name
+    into = destination(own)
+    with err.status(escape(f"reading {source}")):
+        table, problems = read_images(source, own, side=side, colour=colour, division=Division(_fractions(split), seed))
+        save(table, into, str(source), overwrite=overwrite)
+    for problem in problems:
+        _warn(problem)
+    _print_summary({into / table.name: table})
 
 
 @app.command("list")
@@ -109,7 +147,7 @@ def info(name: Name, as_json: AsJson = False) -> None:
 
 @app.command("fetch")
 def fetch_(
-    name: Annotated[str, typer.Argument(help=f"One of: {', '.join(ARCHIVES)}.")] = "leo",
+    name: Annotated[str, typer.Argument(help=f"One of: {', '.join((*ARCHIVES, OMNIGLOT))}.")] = "leo",
     source: Annotated[
         Path | None, typer.Option("--from", help="A zip file or unpacked folder that you have.", show_default=False)
     ] = None,
@@ -119,33 +157,47 @@ def fetch_(
         typer.Option("--only", help=f"Of {', '.join(LEO_TABLES)}; may be repeated.", show_default=False),
     ] = None,
 ) -> None:
-    """Download published features: `leo` has those of miniImageNet and tieredImageNet used in the paper.
+    """Download published data: `leo`, the features of miniImageNet and tieredImageNet used in the paper; `omniglot`.
 
-    It takes some gigabytes of disk. Interrupted downloads go on where they stopped.
+    `leo` takes some gigabytes of disk. Interrupted downloads go on where they stopped.
 
     Examples:
 
       metafun data fetch leo --only miniimagenet-center
 
       metafun data fetch leo --from embeddings.zip
+
+      metafun data fetch omniglot --from DIR  # which holds images_background.zip and images_evaluation.zip
     """
-    if name not in ARCHIVES:
-        raise InvalidData(f"no archive '{name}'; {suggest(name, ARCHIVES)}")
+    if name not in (*ARCHIVES, OMNIGLOT):
+        raise InvalidData(f"no archive '{name}'; {suggest(name, [*ARCHIVES, OMNIGLOT])}")
     if source is not None and url is not None:
         raise InvalidConfig("--from and --url both say where to get it; give one of them.")
-    wanted, note = missing(only or ()), ""
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=err, disable=not err.is_terminal) as bar:
-        tasks: dict[str, Any] = {}
-        for progress in fetch(ARCHIVES[name], source=source, url=url, only=only or ()):
-            if progress.step not in tasks:
-                tasks[progress.step] = bar.add_task(progress.step)
-            bar.update(tasks[progress.step], completed=progress.done, total=progress.total)
-            note = progress.note or note
+    if name == OMNIGLOT:
+        if only or url is not None:
+            raise InvalidConfig("--only and --url are for leo; omniglot is one table from two archives: --from DIR.")
+        _show(fetch_omniglot(source=source))
+        err.print("Next: metafun train omniglot-5way-1shot")
+        return
+    wanted = missing(only or ())
+    note = _show(fetch(ARCHIVES[name], source=source, url=url, only=only or ()))
     there = [table for table in wanted if table not in missing()]
     said = [f"stored: {', '.join(there)}." if wanted else "nothing to do: the tables are there.", note]
     err.print(escape(" ".join(filter(None, said))), end=" ")
     _next((there or only or list(LEO_TABLES))[0])
+
+
+def _show(steps: Iterator[Step]) -> str:
+    """Bars for what is going on; the last thing that is to be kept in mind."""
+    note, tasks = "", {}
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err, disable=not err.is_terminal) as bar:
+        for step in steps:
+            if step.step not in tasks:
+                tasks[step.step] = bar.add_task(step.step)
+            bar.update(tasks[step.step], completed=step.done, total=step.total)
+            note = step.note or note
+    return note
 
 
 @app.command("verify")
@@ -243,4 +295,5 @@ def _warn(message: str) -> None:
 
 
 def _next(name: str, *options: str) -> None:
-    err.print(escape(" ".join((f"Next: metafun train features --data {name}", *options))))
+    preset = "images" if open_table(name).image is not None and name != BUILT_IN else "features"
+    err.print(escape(" ".join((f"Next: metafun train {preset} --data {name}", *options))))

@@ -2,7 +2,9 @@
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,9 +16,10 @@ from rich.markup import escape
 from ..config import Config, parse_setting
 from ..data import Table
 from ..data.arrays import read_npz
-from ..data.columns import Columns, read_csv, write_csv
+from ..data.columns import read_csv, write_csv
+from ..data.images import pixels
 from ..errors import InvalidConfig, InvalidData, MetaFunError
-from ..trained import open_trained
+from ..trained import Trained, open_trained
 from . import running
 from .console import AsJson, app, err, out
 from .running import Settings
@@ -28,7 +31,12 @@ if TYPE_CHECKING:
 Model = Annotated[
     str, typer.Option("--model", help="A shipped checkpoint (sinusoid, gp-rbf, glyphs), a run folder or a file.")
 ]
-Context = Annotated[Path, typer.Option("--context", help="A CSV file with the few rows whose labels are known.")]
+Context = Annotated[
+    Path,
+    typer.Option(
+        "--context", help="The few rows whose labels are known: a CSV file, or a folder with images for each class."
+    ),
+]
 Label = Annotated[
     str | None,
     typer.Option(
@@ -87,7 +95,9 @@ def fit(
 def predict(
     model: Model,
     context: Context,
-    target: Annotated[Path, typer.Option("--target", help="A CSV file with the rows to be predicted.")],
+    target: Annotated[
+        Path, typer.Option("--target", help="The rows to be predicted: a CSV file, or a folder of images.")
+    ],
     label: Label = None,
     predictions: Annotated[Path, typer.Option("--out", help="Where the predictions go.")] = Path("predictions.csv"),
     as_json: AsJson = False,
@@ -101,20 +111,23 @@ def predict(
       metafun predict --model gp-rbf --context labelled.csv --target unlabelled.csv
 
       metafun predict --model species.safetensors --context five.csv --target rest.csv --label species --json
+
+      metafun predict --model runs/images --context known/ --target new/
     """
     if predictions.exists() and not as_json:
         raise InvalidConfig(f"{predictions} exists already; choose another --out.")
-    known, asked = read_csv(context), read_csv(target)
-    label = label or known.names[-1]
-    estimator = _fitted(model, known, label)
+    trained = open_trained(model)
+    known = _labelled(context, label, trained)
+    estimator = _fitted(trained, known)
+    asked, x = _unlabelled(target, known, trained)
     with _mistakes_in(target):
-        found = _answers(estimator, asked.numbers(_inputs(known, label)), label)
+        found = _answers(estimator, x, known.label)
     if as_json:
         print(json.dumps({name: np.asarray(values).tolist() for name, values in found.items()}))
         return
-    kept = {name: entries for name, entries in asked.entries.items() if name not in found}
+    kept = {name: entries for name, entries in asked.items() if name not in found}
     write_csv(predictions, {**kept, **found})
-    out.print(f"{predictions}: {len(asked):,} rows from {len(known):,} labelled ones")
+    out.print(f"{predictions}: {len(x):,} rows from {len(known.x):,} labelled ones")
 
 
 @app.command()
@@ -132,8 +145,8 @@ def export(
     """
     if program.exists():
         raise InvalidConfig(f"{program} exists already; choose another --out.")
-    known = read_csv(context)
-    estimator = _fitted(model, known, label or known.names[-1])
+    trained = open_trained(model)
+    estimator = _fitted(trained, _labelled(context, label, trained))
     estimator.export(program)
     out.print(f"{program}: rows of {estimator.n_features_in_} numbers in, predictions out")
 
@@ -187,19 +200,68 @@ def _mistakes_in(path: Path) -> Iterator[None]:
         raise InvalidData(f"{path}: {' '.join(str(error).split())}") from None
 
 
-def _inputs(known: Columns, label: str) -> list[str]:
-    return [name for name in known.names if name != label]
+@dataclass(frozen=True)
+class Labelled:
+    """A context: rows, what is known of them, and what both are called."""
+
+    path: Path
+    inputs: list[str]
+    label: str
+    x: NDArray
+    y: Any
 
 
-def _fitted(model: str, known: Columns, label: str) -> "MetaFunRegressor | MetaFunClassifier":
+def _labelled(path: Path, label: str | None, trained: Trained) -> Labelled:
+    """Rows of a CSV file, or images in a folder for each class."""
+    if path.is_dir():
+        files = {file: folder.name for folder in sorted(path.iterdir()) if folder.is_dir() for file in _files(folder)}
+        x, kept = _pixels(path, list(files), trained)
+        return Labelled(path, [], label or "class", x, [files[file] for file in kept])
+    columns = read_csv(path)
+    label = label or columns.names[-1]
+    inputs = [name for name in columns.names if name != label]
+    regression = trained.config.model.problem == "regression"
+    y = columns.numbers([label])[:, 0] if regression else columns.labels(label)
+    return Labelled(path, inputs, label, columns.numbers(inputs), y)
+
+
+def _unlabelled(path: Path, known: Labelled, trained: Trained) -> tuple[dict[str, list[str]], NDArray]:
+    """The columns of a CSV file, or the names of the files in a folder; and the rows that they are."""
+    if path.is_dir():
+        x, kept = _pixels(path, _files(path), trained)
+        return {"file": [str(file.relative_to(path)) for file in kept]}, x
+    if known.path.is_dir():
+        raise InvalidData(f"{known.path} is a folder of images, so that {path} must be one too.")
+    columns = read_csv(path)
+    return columns.entries, columns.numbers(known.inputs)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.rglob("*") if file.is_file() and not file.name.startswith("."))
+
+
+def _pixels(folder: Path, files: Sequence[Path], trained: Trained) -> tuple[NDArray, list[Path]]:
+    """Rows of pixels as the model takes them, and the files they come from; what cannot be read is named."""
+    image = getattr(trained.config.tasks, "image", None)
+    if image is None:
+        raise InvalidData(f"{folder} is a folder, but the model takes no images; give it a CSV file.")
+    rows = {}
+    for file in files:
+        try:
+            rows[file] = pixels(file, image[0], trained.config.tasks.sizes[0] == 3 * math.prod(image))
+        except InvalidData as error:
+            err.print(escape(f"left out: {error}"))
+    if not rows:
+        raise InvalidData(f"{folder} has no images that can be read; a context has a folder of them for each class.")
+    return np.stack(list(rows.values())), list(rows)
+
+
+def _fitted(trained: Trained, known: Labelled) -> "MetaFunRegressor | MetaFunClassifier":
     from ..estimators import MetaFunClassifier, MetaFunRegressor
 
-    trained = open_trained(model)
-    x = known.numbers(_inputs(known, label))
+    estimator = MetaFunRegressor if trained.config.model.problem == "regression" else MetaFunClassifier
     with _mistakes_in(known.path):
-        if trained.config.model.problem == "regression":
-            return MetaFunRegressor(trained).fit(x, known.numbers([label])[:, 0])
-        return MetaFunClassifier(trained).fit(x, known.labels(label))
+        return estimator(trained).fit(known.x, known.y)
 
 
 def _answers(estimator: "MetaFunRegressor | MetaFunClassifier", x: NDArray, label: str) -> dict[str, Any]:

@@ -35,6 +35,7 @@ class Archive:
 # The embeddings of Rusu et al., "Meta-learning with latent embedding optimization" (2019).
 LEO = Archive("leo", "https://storage.googleapis.com/leo-embeddings/embeddings.zip", None, 16 * 2**30)
 ARCHIVES = {LEO.name: LEO}
+OMNIGLOT = "omniglot"
 
 
 def missing(only: Sequence[str] = ()) -> list[str]:
@@ -42,8 +43,7 @@ def missing(only: Sequence[str] = ()) -> list[str]:
     for name in only:
         if name not in LEO_TABLES:
             raise InvalidData(f"the archive has no table '{name}'; {suggest(name, LEO_TABLES)}")
-    there = {entry.name for entry in list_tables() if entry.problem is None}
-    return [name for name in only or LEO_TABLES if name not in there]
+    return [name for name in only or LEO_TABLES if is_missing(name)]
 
 
 def fetch(
@@ -66,6 +66,26 @@ def fetch(
             yield from _store(found[name], name, into[name], str(found[name]))
     else:
         yield from _from_network(into, only, url or archive.url, archive, timeout)
+
+
+def fetch_omniglot(*, source: Path | None = None, timeout: float = 30.0) -> Iterator[Progress]:
+    """Stores the table `omniglot` from its two archives, in `source` if given, else from the network."""
+    from .omniglot import ARCHIVES as TWO
+    from .omniglot import URL, read_omniglot
+
+    if not is_missing(OMNIGLOT):
+        return
+    into, folder = destination(OMNIGLOT), source or _downloads()
+    if source is None:
+        for stem in TWO:
+            yield from download(URL.format(stem), folder / f"{stem}.zip", largest=2**26, timeout=timeout)
+    yield Progress("read", 0, 1)
+    save(read_omniglot(folder, OMNIGLOT), into, str(source or URL.format("*")))
+    yield Progress("read", 1, 1)
+
+
+def is_missing(name: str) -> bool:
+    return name not in {entry.name for entry in list_tables() if entry.problem is None}
 
 
 def _from_network(

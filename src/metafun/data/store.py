@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import InvalidData, suggest
-from .arrays import npz_headers
-from .readers import FEATURES, LEO_TABLES, existing, read
+from .arrays import npz_headers, read_npz
+from .readers import FEATURES, LEO_TABLES, Division, existing, read
 from .stored import check_name, is_name, open_stored, recover, save
 from .table import SPLITS, Table, fingerprint
 
@@ -75,7 +75,19 @@ def open_table(name_or_path: str) -> Table:
     if name_or_path == BUILT_IN:
         return _built_in()
     path = locate(name_or_path)
-    return read(path, path.stem) if path.is_file() else open_stored(path)
+    return read_source(path, path.stem) if path.is_file() else open_stored(path)
+
+
+def read_source(path: Path, name: str, division: Division | None = None) -> Table:
+    """What people have: features in one of the forms of `readers`, or the drawings of Omniglot in an .npz file."""
+    if path.suffix != ".npz" or not path.is_file() or not npz_headers(path, ("images",)):
+        return read(path, name, division)
+    from .omniglot import omniglot_from_arrays  # needs Pillow, which features do not
+
+    arrays = read_npz(path, ("images", "labels", "classes"))
+    if len(arrays) < 3:
+        raise InvalidData(f"{path} has images; it needs labels [rows] and the names of the classes too.")
+    return omniglot_from_arrays(arrays["images"], arrays["labels"], arrays["classes"], name)
 
 
 def verify(name_or_path: str) -> Table:
@@ -110,8 +122,8 @@ def list_tables() -> list[Entry]:
 def _entry(name: str, path: Path) -> Entry:
     try:
         if path.is_file():
-            headers = npz_headers(path, FEATURES)
-            shape, dtype = next(headers[key] for key in FEATURES if key in headers)
+            headers = npz_headers(path, (*FEATURES, "images"))
+            shape, dtype = next(headers[key] for key in (*FEATURES, "images") if key in headers)
             return Entry(name, path, shape, dtype.name)
         table = open_stored(path)
         counts = {split: sum(rows.split == split for rows in table.classes) for split in SPLITS}
@@ -158,9 +170,11 @@ def _built_in() -> Table:
 
 
 def _unknown(name: str) -> InvalidData:
-    remedy = (
-        f"metafun data fetch leo --only {name}" if name in LEO_TABLES else f"metafun data import FILE --name {name}"
-    )
+    remedy = f"metafun data import FILE --name {name}"
+    if name in LEO_TABLES:
+        remedy = f"metafun data fetch leo --only {name}"
+    if name == "omniglot":
+        remedy = "metafun data fetch omniglot"
     known = [entry.name for entry in list_tables()]
     looked = ", ".join(map(str, folders()))
     return InvalidData(f"no data called '{name}' in {looked}; {suggest(name, known)} To get it: {remedy}")
