@@ -31,7 +31,7 @@ def few_shot() -> dict[str, float]:
     x = np.repeat(centres, 20, axis=0) + rng.normal(size=(100, 640))
     labels = np.repeat(np.arange(5), 20)
     chosen = np.arange(100) % 20 < 5
-    config = load_config("features")
+    config = load_config("own-features")
     config = dataclasses.replace(config, tasks=config.tasks.presumed(640))
     models = {
         "metafun": MetaFunClassifier(Trained(config, config.build_model(jax.random.key(0)))),

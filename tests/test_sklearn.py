@@ -22,7 +22,7 @@ class AnyWidth:
         self.checkpoint = checkpoint
 
     def _load(self):
-        preset, small = ("collected", LINES) if self.problem == "regression" else ("features", SMALL)
+        preset, small = ("collected", LINES) if self.problem == "regression" else ("own-features", SMALL)
         if self.problem == "regression":
             small = {**small, "tasks.outputs": 1 if self.y_.ndim == 1 else self.y_.shape[1]}
         config = load_config(preset, (), small)

@@ -17,7 +17,7 @@ from .runs import Run
 
 # Of the tasks or classes; they tell when to stop.
 HELD_OUT = 0.2
-MOST_POINTS, MOST_WAYS, MOST_SHOTS, MOST_QUERIES = 64, 5, 5, 15
+MOST_POINTS, MOST_WAYS, MOST_SHOTS, MOST_QUERIES = 64, 5, 5, 5
 
 
 def regression_table(tasks: Sequence[tuple[ArrayLike, ArrayLike]], seed: int = 0) -> tuple[Table, int]:
@@ -85,7 +85,7 @@ def classification_config(table: Table, settings: Mapping[str, Any]) -> Config:
         "tasks.shots": shots,
         "tasks.queries": min(MOST_QUERIES, least - shots),
     }
-    return load_config("features", (), {**sizes, **settings})
+    return load_config("own-features", (), {**sizes, **settings})
 
 
 def chosen(steps: int | None, seed: int, settings: Mapping[str, Any] | None) -> dict[str, Any]:
