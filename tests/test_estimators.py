@@ -3,6 +3,7 @@
 import contextlib
 import pickle
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -15,11 +16,13 @@ from sklearn.preprocessing import StandardScaler
 import metafun.estimators
 from examples import TINY, TINY_EPISODES, clusters
 from metafun import MetaFunClassifier, MetaFunRegressor, Points, load_model
+from metafun.checkpoint import read_header
 from metafun.config import load_config
 from metafun.data.stored import save
 from metafun.errors import InvalidCheckpoint, InvalidRun
 from metafun.model import MetaFun
 from metafun.runs import Run
+from metafun.trained import Trained
 
 FEATURES = 12
 
@@ -144,7 +147,7 @@ def test_the_manners_of_scikit_learn(regression, classification, tmp_path):
         (lambda x, y: (np.where(x > 0, x, np.inf), y), "contains infinity"),
         (lambda x, y: (np.full(x.shape, "a"), y), "could not convert string to float"),
         (lambda x, y: (x[:0], y[:0]), "0 sample"),
-        (lambda x, y: (np.c_[x, x], y), r"X has 24 features, but the model in .* takes 12"),
+        (lambda x, y: (np.c_[x, x], y), r"X has 24 features, but the model takes 12"),
         (lambda x, y: (x, np.full(len(y), "cat")), "one class only"),
         (lambda x, y: (np.full(x.shape, 1e300), y), None),  # only the direction of a row counts
         (lambda x, y: (x, y[:-1]), "inconsistent numbers of samples"),
@@ -157,7 +160,7 @@ def test_bad_input_gets_the_error_that_people_expect(classification, change, mes
 
 def test_numbers_that_the_model_cannot_hold(regression):
     x, y = wave()
-    with pytest.raises(ValueError, match="y has numbers beyond the range of float32"):
+    with pytest.warns(UserWarning), pytest.raises(ValueError, match="y has numbers beyond the range of float32"):
         MetaFunRegressor(regression).fit(x, 1e300 * y)
     with pytest.warns(UserWarning), pytest.raises(ValueError, match="X has numbers beyond the range of float32"):
         MetaFunRegressor(regression).fit(1e300 * x, y)
@@ -179,6 +182,8 @@ def test_a_checkpoint_for_something_else(regression, classification, tmp_path):
 def test_what_was_trained_on_the_squared_error_is_not_sure_of_anything(tmp_path):
     path = trained(tmp_path / "run", "sinusoid", [*TINY, "training.steps=20"])
     model = MetaFunRegressor(path).fit(*wave())
+    with pytest.raises(ValueError, match="knows no standard deviation"):
+        model.sample_y([[0.0]])
     with pytest.raises(ValueError, match=r"knows no standard deviation; use one .* model\.loss\.kind=gaussian"):
         model.predict([[0.0]], return_std=True)
 
@@ -192,3 +197,24 @@ def test_a_function_that_is_drawn_is_the_same_in_every_chunk(tmp_path, monkeypat
     monkeypatch.setattr(metafun.estimators, "ROWS_AT_A_TIME", 16)
     np.testing.assert_allclose(model.sample_y(many, n_samples=3, random_state=0), whole, rtol=1e-4, atol=1e-5)
     assert not np.allclose(whole[:, 0], whole[:, 1]), "each sample is a function of its own"
+
+
+def test_a_fit_that_fails_changes_nothing(regression, classification):
+    x, y = wave()
+    model = MetaFunRegressor(regression).fit(x, y)
+    expected = model.predict(x)
+    with pytest.raises(ValueError, match="beyond the range of float32"), pytest.warns(UserWarning, match="scale y"):
+        model.fit(x, 1e300 * y)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(x), expected)
+    classifier = MetaFunClassifier(classification).fit(*blobs())
+    with pytest.raises(InvalidCheckpoint):
+        classifier.set_params(checkpoint=regression).fit(*blobs(classes=("u", "v")))
+    assert classifier.classes_.tolist() == ["cat", "dog", "owl"]
+
+
+def test_parameters_that_are_no_numbers(regression, tmp_path):
+    config, _ = read_header(regression / "checkpoint.safetensors")
+    model = jax.tree.map(lambda leaf: leaf * np.nan, load_model(regression / "checkpoint.safetensors"))
+    Trained(config, model).save(tmp_path / "nan.safetensors")
+    with pytest.raises(InvalidCheckpoint, match="not finite; train the model again"):
+        MetaFunRegressor(tmp_path / "nan.safetensors").fit(*wave())

@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 from metafun import MetaFunClassifier, MetaFunRegressor
 from metafun.cli import app
 from metafun.data.columns import read_csv
-from metafun.errors import InvalidCheckpoint, InvalidConfig, InvalidData
+from metafun.errors import InvalidCheckpoint, InvalidConfig, InvalidData, InvalidTask
+from metafun.own import classification_table
 
 SMALL = {
     "model.iterations": 2,
@@ -89,7 +90,7 @@ def test_saved_and_loaded(regressor, classifier, tmp_path):
         assert not hasattr(unfitted, "X_")
         model.fit(x, y).save(path)
         np.testing.assert_array_equal(type(model).load(path).predict(x), model.predict(x))
-    with pytest.raises(InvalidCheckpoint, match="is a model for classification"):
+    with pytest.raises(InvalidCheckpoint, match="is a model for classification; this estimator is for regression"):
         MetaFunRegressor.load(path)
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(InvalidCheckpoint, match="is truncated or not a safetensors file"):
@@ -124,7 +125,10 @@ def test_a_training_that_was_interrupted_goes_on(tmp_path):
     again = MetaFunRegressor().meta_fit(lines(), steps=20, settings=LINES, progress=False, folder=tmp_path / "a")
     leaves = zip(*(jax.tree.leaves(model.checkpoint.model) for model in (whole, again)), strict=True)
     assert all(np.array_equal(a, b) for a, b in leaves)
-    with pytest.raises(InvalidData, match="are not what they were when this run began"):
+    assert MetaFunRegressor(tmp_path / "a").fit(*lines()[0]).predict([[3.0]]).shape == (1,), (
+        "the folder is a checkpoint"
+    )
+    with pytest.raises(InvalidData, match="holds a training on other arrays or with other settings"):
         MetaFunRegressor().meta_fit(lines(seed=1), steps=20, settings=LINES, progress=False, folder=tmp_path / "a")
 
 
@@ -137,6 +141,7 @@ def test_a_training_that_was_interrupted_goes_on(tmp_path):
         ([*lines(3), (np.full((3, 1), np.nan), np.ones(3))], "task 3: Input X contains NaN"),
         ([*lines(3), (np.ones((1, 1)), np.ones(1))], "task 3: Found array with 1 sample"),
         ([*lines(3), 7], "task 3: cannot unpack"),
+        (None, "tasks must be a list of pairs"),
     ],
 )
 def test_tasks_that_are_none(tasks, message):
@@ -203,6 +208,73 @@ def test_tasks_in_a_file_become_predictions_in_a_file(tmp_path):
     assert done.exit_code == 0 and (tmp_path / "program").exists()
     again = metafun("fit", data, "--target", "heat", "--task", "sensor", "--out", model)
     assert again.exit_code == 2 and "replace it with --overwrite" in again.stderr
+    other = ["--out", model, "--steps", 10, *settings(LINES), "--overwrite"]
+    assert metafun("fit", data, "--target", "heat", "--task", "sensor", *other).exit_code == 0, "with other settings"
+
+
+@pytest.fixture(scope="module")
+def planes(tmp_path_factory):
+    """A model of z = a x + b y for each task, with columns that have names."""
+    folder, rng = tmp_path_factory.mktemp("planes"), np.random.default_rng(0)
+    rows = [(f"t{i}", *point) for i in range(12) for point in rng.normal(size=(6, 3))]
+    data = write(folder / "planes.csv", ["task", "x", "y", "z"], *zip(*rows, strict=True))
+    model = folder / "planes.safetensors"
+    done = metafun("fit", data, "--target", "z", "--task", "task", "--out", model, "--steps", 20, *settings(LINES))
+    assert done.exit_code == 0, done.output
+    return model
+
+
+def test_columns_are_those_the_model_learned_from(planes, tmp_path):
+    x, y, z = np.random.default_rng(1).normal(size=(3, 5))
+    asked = write(tmp_path / "asked.csv", ["y", "x", "z"], y, x, z)
+    answers = []
+    for i, (names, columns) in enumerate(
+        ((["x", "y", "z"], (x, y, z)), (["y", "z", "x"], (y, z, x)), (["task", "z", "x", "y"], (["new"] * 5, z, x, y)))
+    ):
+        known = write(tmp_path / f"known{i}.csv", names, *columns)
+        done = metafun("predict", "--model", planes, "--context", known, "--target", asked, "--json")
+        assert done.exit_code == 0, done.output
+        answers.append(json.loads(done.stdout)["z (predicted)"])
+    assert answers[0] == answers[1] == answers[2], "whatever their order, and whatever else is there"
+    lacking = write(tmp_path / "lacking.csv", ["x", "z"], x, z)
+    refused = metafun("predict", "--model", planes, "--context", lacking, "--target", asked, "--json")
+    assert refused.exit_code == 2 and "has no column 'y'" in refused.stderr
+    unlabelled = write(tmp_path / "unlabelled.csv", ["x", "y"], x, y)
+    refused = metafun("predict", "--model", planes, "--context", unlabelled, "--target", asked, "--json")
+    assert refused.exit_code == 2 and "name the labels with --label" in refused.stderr
+
+
+def test_nothing_of_the_target_file_is_lost(planes, tmp_path):
+    x, y, z = np.random.default_rng(1).normal(size=(3, 5))
+    known = write(tmp_path / "known.csv", ["x", "y", "z"], x, y, z)
+    done = metafun("predict", "--model", planes, "--context", known, "--target", known, "--out", tmp_path / "out.csv")
+    assert done.exit_code == 0, done.output
+    found = read_csv(tmp_path / "out.csv")
+    assert found.names == ["x", "y", "z", "z (predicted)", "z_std"]
+    np.testing.assert_array_equal(found.numbers(["z"])[:, 0], z)
+    refused = metafun(
+        "predict", "--model", planes, "--context", known, "--target", known, "--out", tmp_path / "no/p.csv"
+    )
+    assert refused.exit_code == 2 and "there is no folder" in refused.stderr
+
+
+def test_warnings_are_lines_too(tmp_path):
+    known = write(tmp_path / "known.csv", ["x", "y"], [0.0, 70.0], [300.0, 301.0])
+    done = metafun("predict", "--model", "gp-rbf", "--context", known, "--target", known, "--json")
+    assert done.exit_code == 0 and "warning: " in done.stderr and "scale X" in done.stderr and "scale y" in done.stderr
+
+
+def test_of_few_classes_the_held_out_ones_are_enough():
+    table = classification_table(*blobs(10))
+    assert len(table.split("val")) == 3 and len(table.split("train")) == 7
+    assert len(classification_table(*blobs(100)).split("val")) == 20
+
+
+def test_numbers_that_are_too_large():
+    with pytest.raises(InvalidTask, match="too large to compute with; scale them"):
+        MetaFunRegressor().meta_fit([(1e35 * x, y) for x, y in lines()])
+    with pytest.raises(InvalidTask, match="too large to compute with; scale them"):
+        MetaFunClassifier().meta_fit(1e300 * blobs()[0], blobs()[1])
 
 
 def test_classes_in_a_file_become_probabilities_in_a_file(tmp_path):
@@ -216,7 +288,7 @@ def test_classes_in_a_file_become_probabilities_in_a_file(tmp_path):
     done = metafun("predict", "--model", model, "--context", known, "--target", known, "--out", out)
     assert done.exit_code == 0, done.output
     found = read_csv(out)
-    assert found.names == [*names, "kind", "P(kind 0)", "P(kind 1)", "P(kind 2)"]
+    assert found.names == [*names, "kind", "kind (predicted)", "P(kind 0)", "P(kind 1)", "P(kind 2)"]
     np.testing.assert_allclose(found.numbers(found.names[-3:]).sum(1), 1, rtol=1e-5)
 
 
@@ -227,8 +299,10 @@ def test_classes_in_a_file_become_probabilities_in_a_file(tmp_path):
         ("x,y\n", "it has no rows below the names"),
         ("1,2\n3,4\n", "numbers and not the names of the columns"),
         ("x,y\n1\n", "row 1 has 1 entries for 2 columns"),
-        ("x,x\n1,2\n", "which are no names"),
-        ("x,\x1b[2J\n1,2\n", "which are no names"),
+        ("x,x\n1,2\n", "each needs a name of its own"),
+        ("x,\x1b[2J\n1,2\n", "each needs a name of its own"),
+        ("x;y\n1;2\n", "separated by commas"),
+        ("x\ty\n1\t2\n", "separated by commas"),
         ('x,y\n"1,2\n', "is refused"),
         ("x,y\n" + "9" * 100_000 + ",1\n", "is refused"),
         ("x,y\none,2\n", "row 1: 'x' is 'one', not a number"),

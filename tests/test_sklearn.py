@@ -3,6 +3,7 @@
 import dataclasses
 
 import jax
+import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -21,13 +22,18 @@ class AnyWidth:
     def __init__(self, checkpoint="any"):
         self.checkpoint = checkpoint
 
+    def fit(self, X, y):
+        values = np.asarray(y)
+        self._outputs = 1 if values.ndim < 2 else values.shape[1]
+        return super().fit(X, y)
+
     def _load(self):
         preset, small = ("collected", LINES) if self.problem == "regression" else ("own-features", SMALL)
         if self.problem == "regression":
-            small = {**small, "tasks.outputs": 1 if self.y_.ndim == 1 else self.y_.shape[1]}
+            small = {**small, "tasks.outputs": self._outputs}
         config = load_config(preset, (), small)
         config = dataclasses.replace(config, tasks=config.tasks.presumed(self.n_features_in_))
-        self.trained_ = Trained(config, config.build_model(jax.random.key(0)))
+        return Trained(config, config.build_model(jax.random.key(0)))
 
 
 class Regressor(AnyWidth, MetaFunRegressor):

@@ -62,6 +62,7 @@ class FewShot(BaseEstimator):
     def load(cls, path: str | Path) -> Self:
         """What `save` wrote: fitted, if it was."""
         file, loaded = locate(path), cls(open_trained(path))
+        loaded._expect_problem(open_trained(path))
         arrays, record = read_arrays(file, "context"), read_header(file)[1]
         if not arrays:
             return loaded
@@ -93,33 +94,28 @@ class FewShot(BaseEstimator):
             )
         return self.checkpoint
 
-    def _load(self) -> None:
+    def _expect_problem(self, trained: Trained) -> None:
+        if trained.config.model.problem != self.problem:
+            named = "this" if isinstance(self.checkpoint, Trained) else self.checkpoint
+            raise InvalidCheckpoint(
+                f"{named} is a model for {trained.config.model.problem}; this estimator is for {self.problem}."
+            )
+
+    def _load(self) -> Trained:
         trained = open_trained(self._checkpoint())
-        problem, features = trained.config.model.problem, trained.config.tasks.sizes[0]
-        named = self.checkpoint if not isinstance(self.checkpoint, Trained) else "meta_fit"
-        if problem != self.problem:
-            raise InvalidCheckpoint(f"{named} is a model for {problem}; this estimator is for {self.problem}.")
+        self._expect_problem(trained)
+        features = trained.config.tasks.sizes[0]
         if self.n_features_in_ != features:
             raise ValueError(
-                f"X has {self.n_features_in_} features, but the model in {named} takes {features}; "
-                "use one that was trained on such inputs."
+                f"X has {self.n_features_in_} features, but the model takes {features}; use one that was trained on "
+                "such inputs."
             )
-        self.trained_ = trained
+        return trained
 
-    def _check_range(self, X: NDArray) -> None:
-        """Warns of inputs where the model has never been."""
-        bounds = self.trained_.config.tasks.inputs
-        if bounds is not None and len(X) and not (bounds[0] <= X.min() and X.max() <= bounds[1]):
-            warnings.warn(
-                f"X reaches from {X.min():g} to {X.max():g}, but the model was trained on inputs from {bounds[0]:g} to "
-                f"{bounds[1]:g} and knows nothing beyond; scale X, as MinMaxScaler({bounds}) does.",
-                stacklevel=3,
-            )
-
-    def _encode(self, X: NDArray, Y: NDArray) -> None:
-        self._check_range(X)
-        x, y, room = self._prepared(X), _single(Y, "y"), _room(len(X))
-        self.representation_ = self.trained_.encode(_padded(x, room), _padded(y, room), np.arange(room) < len(X))
+    def _encode(self, trained: Trained, X: NDArray, Y: NDArray) -> Any:
+        _check_range("X", X, trained.config.tasks.inputs, "MinMaxScaler({}) does")
+        x, y, room = _prepared(trained, X), _single(Y, "y"), _room(len(X))
+        return trained.encode(_padded(x, room), _padded(y, room), np.arange(room) < len(X))
 
     def _ready(self) -> None:
         check_is_fitted(self, "X_")
@@ -130,13 +126,10 @@ class FewShot(BaseEstimator):
         """Rows as the model takes them, a chunk at a time, and how many of them are more than padding."""
         self._ready()
         rows = validate_data(self, X, reset=False, dtype=float)
-        self._check_range(rows)
+        _check_range("X", rows, self.trained_.config.tasks.inputs, "MinMaxScaler({}) does")
         for start in range(0, len(rows), ROWS_AT_A_TIME):
-            chunk = self._prepared(rows[start : start + ROWS_AT_A_TIME])
+            chunk = _prepared(self.trained_, rows[start : start + ROWS_AT_A_TIME])
             yield _padded(chunk, min(_room(len(chunk)), ROWS_AT_A_TIME)), len(chunk)
-
-    def _prepared(self, X: NDArray) -> NDArray:
-        return _single(self.trained_.config.tasks.prepare(X), "X")
 
     def _train(self, table: Table, config: Config, folder: str | Path | None, progress: bool) -> Self:
         """Trains in `folder`, where it can be stopped and goes on, or in a place that is gone afterwards."""
@@ -182,12 +175,17 @@ class MetaFunRegressor(RegressorMixin, FewShot):
         return tags
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        self.X_, self.y_ = validate_data(self, X, y, dtype=float, y_numeric=True, multi_output=True)
-        self._load()
-        outputs, expected = np.reshape(self.y_, (len(self.y_), -1)), self.trained_.config.tasks.sizes[1]
-        if outputs.shape[1] != expected:
-            raise ValueError(f"y has {outputs.shape[1]} outputs, but the model has {expected}.")
-        self._encode(self.X_, self.trained_.config.tasks.output_scale(outputs))
+        rows, values = validate_data(self, X, y, dtype=float, y_numeric=True, multi_output=True)
+        if values.dtype.kind not in "biuf":
+            raise ValueError(f"y must be numbers, not {values.dtype}.")
+        trained = self._load()
+        outputs, tasks = np.reshape(values, (len(values), -1)).astype(float), trained.config.tasks
+        if outputs.shape[1] != tasks.sizes[1]:
+            raise ValueError(f"y has {outputs.shape[1]} outputs, but the model has {tasks.sizes[1]}.")
+        _check_range("y", outputs, tasks.output_bounds, "TransformedTargetRegressor with a StandardScaler does")
+        # Only what has gone well changes the estimator.
+        representation = self._encode(trained, rows, tasks.output_scale(outputs))
+        self.X_, self.y_, self.trained_, self.representation_ = rows, values, trained, representation
         return self
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> NDArray | tuple[NDArray, NDArray]:
@@ -197,15 +195,13 @@ class MetaFunRegressor(RegressorMixin, FewShot):
         mean = self._shaped([scale.back(np.asarray(p.mean, float)[:n]) for p, n in predictions])
         if not return_std:
             return mean
-        if not self.is_sure:
-            raise ValueError(
-                "the model was trained on the squared error and knows no standard deviation; use one that was trained "
-                "with model.loss.kind=gaussian."
-            )
+        self._expect_spread()
         return mean, self._shaped([np.asarray(p.std, float)[:n] * scale.deviation for p, n in predictions])
 
     def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Any = None) -> NDArray:
         """Outputs drawn at X, [rows, n_samples]; whole functions, where the representation is stochastic."""
+        self._ready()
+        self._expect_spread()
         key = jax.random.key(check_random_state(random_state).randint(2**31 - 1))
         drawn = []
         for x, n in self._chunks(X):
@@ -226,6 +222,13 @@ class MetaFunRegressor(RegressorMixin, FewShot):
         prediction = self.trained_.predict(self.representation_, tasks.prepare(x))
         mean, std = tasks.output_scale.back(prediction.mean), prediction.std * np.array(tasks.output_scale.deviation)
         return (mean, std) if self.is_sure else mean
+
+    def _expect_spread(self) -> None:
+        if not self.is_sure:
+            raise ValueError(
+                "the model was trained on the squared error and knows no standard deviation; use one that was trained "
+                "with model.loss.kind=gaussian."
+            )
 
     @property
     def is_sure(self) -> bool:
@@ -270,13 +273,15 @@ class MetaFunClassifier(ClassifierMixin, FewShot):
         return self._train(table, config, folder, progress)
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        self.X_, self.y_ = validate_data(self, X, y, dtype=float)
-        check_classification_targets(self.y_)
-        self.classes_, codes = np.unique(self.y_, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(f"y has one class only, {self.classes_[0]!r}; a classifier needs rows of two or more.")
-        self._load()
-        self._encode(self.X_, np.eye(len(self.classes_))[codes])
+        rows, labels = validate_data(self, X, y, dtype=float)
+        check_classification_targets(labels)
+        classes, codes = np.unique(labels, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(f"y has one class only, '{classes[0]}'; a classifier needs rows of two or more.")
+        trained = self._load()
+        representation = self._encode(trained, rows, np.eye(len(classes))[codes])
+        self.X_, self.y_, self.classes_ = rows, labels, classes
+        self.trained_, self.representation_ = trained, representation
         return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
@@ -305,6 +310,21 @@ class MetaFunClassifier(ClassifierMixin, FewShot):
 
     def _restore(self, X: NDArray, y: NDArray, labels: list[Any]) -> Self:
         return self.fit(X, np.asarray(labels)[y])
+
+
+def _check_range(name: str, values: NDArray, bounds: tuple[float, float] | None, remedy: str) -> None:
+    """Warns of numbers that the model has never met."""
+    if bounds is None or not len(values) or (bounds[0] <= values.min() and values.max() <= bounds[1]):
+        return
+    warnings.warn(
+        f"{name} reaches from {values.min():g} to {values.max():g}, but the model was trained on {bounds[0]:g} to "
+        f"{bounds[1]:g} and knows nothing beyond; scale {name}, as {remedy.format(bounds)}.",
+        stacklevel=4,
+    )
+
+
+def _prepared(trained: Trained, X: NDArray) -> NDArray:
+    return _single(trained.config.tasks.prepare(X), "X")
 
 
 def _room(n: int) -> int:

@@ -254,9 +254,12 @@ class Run:
     def _compare(
         self, step: int, latest: Array, best: Array, record: Record, validation: tuple[float, ...]
     ) -> tuple[Array, Record]:
-        """Keeps each seed's best; stops when none has improved for `patience` validations."""
+        """Keeps each seed's best; stops when none has been as good for `patience` validations.
+
+        Of equals the latest: where every answer is right, it is the one that has learned how sure to be.
+        """
         old_error, old_step = record.best_error or np.inf, record.best_step or 0
-        better = np.asarray(validation) < old_error
+        better = np.asarray(validation) <= old_error
         best = jnp.where(better[:, None], latest, best)
         best_error = tuple(np.where(better, validation, old_error).tolist())
         best_step = tuple(np.where(better, step, old_step).tolist())

@@ -83,7 +83,8 @@ def locate(source: str | Path) -> Path:
     """The file of a checkpoint."""
     path = Path(source)
     if path.is_dir():
-        return Run(path).checkpoint_file
+        inside = path / "run"  # of a folder that `meta_fit` or `metafun fit` trained in
+        return Run(inside if (inside / "config.toml").is_file() else path).checkpoint_file
     if path.is_file():
         return path
     if str(source) in SHIPPED:
@@ -101,4 +102,7 @@ def _open(path: Path, changed: int, size: int) -> Trained:
     config, record = checkpoint.read_header(path)
     config = config.variants()[checkpoint.best_variant(path, config, record)]
     training = replace(config.training, seeds=config.training.seeds[:1])
-    return Trained(replace(config, training=training), checkpoint.load_model(path))
+    model = checkpoint.load_model(path)
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(eqx.filter(model, eqx.is_inexact_array))):
+        raise InvalidCheckpoint(f"{path} has parameters that are not finite; train the model again.")
+    return Trained(replace(config, training=training), model)

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import math
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +14,14 @@ import typer
 from numpy.typing import NDArray
 from rich.markup import escape
 
-from ..config import Config, parse_setting
+from ..checkpoint import read_header
+from ..config import Config, EpisodesConfig, parse_setting
 from ..data import Table
 from ..data.arrays import read_npz
 from ..data.columns import read_csv, write_csv
 from ..data.images import pixels
 from ..errors import InvalidConfig, InvalidData, MetaFunError
-from ..trained import Trained, open_trained
+from ..trained import Trained, locate, open_trained
 from . import running
 from .console import AsJson, app, err, out
 from .running import Settings
@@ -40,7 +42,10 @@ Context = Annotated[
 Label = Annotated[
     str | None,
     typer.Option(
-        "--label", metavar="COLUMN", help="The labels in the context; the last column if not given.", show_default=False
+        "--label",
+        metavar="COLUMN",
+        help="The labels in the context; if not given, what the model learned to predict, or the last column.",
+        show_default=False,
     ),
 ]
 
@@ -77,18 +82,28 @@ def fit(
     """
     from .. import own
 
+    folder = model.with_suffix(".run")
+    if folder == model:
+        raise InvalidConfig(f"{model} is where the training would go; choose an --out that does not end in .run.")
     if model.exists() and not overwrite:
         raise InvalidConfig(f"{model} exists already; replace it with --overwrite, or choose another --out.")
     x, y, groups, columns = _read(path, target, task)
     changes = own.chosen(steps, seed, dict(map(parse_setting, settings or ())))
     with _mistakes_in(path):
         table, config = _classes(x, y, changes, seed) if groups is None else _regression(x, y, groups, changes, seed)
-    run = own.open_own(model.with_suffix(".run"), table, config)
-    running.train(run)
+    if overwrite:
+        own.remove_own(folder)
+    run = own.open_own(folder, table, config)
+    try:
+        running.train(run)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("stopped; the same command goes on from there.") from None
     open_trained(run.path).save(model, record={"columns": columns, "target": target})
-    held = "accuracy on held-out classes" if groups is None else "held-out tasks, error"
-    value = 1 - min(run.record.best_error) if groups is None else min(run.record.best_error)
-    err.print(escape(f"{model}: {held} {value:.4f}. Next: metafun predict --model {model} --context … --target …"))
+    (error,) = run.record.best_error
+    held = f"negative log-likelihood of held-out tasks, scaled, {error:.4f}"
+    if isinstance(config.tasks, EpisodesConfig):
+        held = f"accuracy on held-out classes, {config.tasks.ways} at a time, {1 - error:.4f}"
+    err.print(escape(f"{model}: {held}. Next: metafun predict --model {model} --context … --target …"))
 
 
 @app.command()
@@ -114,19 +129,18 @@ def predict(
 
       metafun predict --model runs/images --context known/ --target new/
     """
-    if predictions.exists() and not as_json:
-        raise InvalidConfig(f"{predictions} exists already; choose another --out.")
+    if not as_json:
+        _check_free(predictions)
     trained = open_trained(model)
-    known = _labelled(context, label, trained)
+    known = _labelled(context, label, trained, _columns(model))
     estimator = _fitted(trained, known)
     asked, x = _unlabelled(target, known, trained)
     with _mistakes_in(target):
-        found = _answers(estimator, x, known.label)
+        found = {_beside(name, asked): values for name, values in _answers(estimator, x, known.label).items()}
     if as_json:
         print(json.dumps({name: np.asarray(values).tolist() for name, values in found.items()}))
         return
-    kept = {name: entries for name, entries in asked.items() if name not in found}
-    write_csv(predictions, {**kept, **found})
+    write_csv(predictions, {**asked, **found})
     out.print(f"{predictions}: {len(x):,} rows from {len(known.x):,} labelled ones")
 
 
@@ -143,18 +157,39 @@ def export(
 
       metafun export --model gp-rbf --context labelled.csv --out learner.stablehlo
     """
-    if program.exists():
-        raise InvalidConfig(f"{program} exists already; choose another --out.")
+    _check_free(program)
     trained = open_trained(model)
-    estimator = _fitted(trained, _labelled(context, label, trained))
+    estimator = _fitted(trained, _labelled(context, label, trained, _columns(model)))
     estimator.export(program)
     out.print(f"{program}: rows of {estimator.n_features_in_} numbers in, predictions out")
+
+
+def _check_free(path: Path) -> None:
+    if path.exists():
+        raise InvalidConfig(f"{path} exists already; choose another --out.")
+    if not path.parent.is_dir():
+        raise InvalidConfig(f"there is no folder {path.parent}; make it, or choose another --out.")
+
+
+def _columns(model: str) -> dict[str, Any]:
+    """What the columns of the file were called that the model learned from, where that is known."""
+    record = read_header(locate(model))[1]
+    return record if isinstance(record.get("columns"), list) and record["columns"] else {}
+
+
+def _beside(name: str, there: Mapping[str, Any]) -> str:
+    """A name for a new column beside those that are there."""
+    return name if name not in there else f"{name} (predicted)"
 
 
 def _read(path: Path, target: str, task: str | None) -> tuple[NDArray, Any, Any, list[str]]:
     """Inputs, targets, the task of each row where there are tasks, and the names of the inputs."""
     if path.suffix != ".npz":
         columns = read_csv(path)
+        for name in (target, task):
+            columns.expect(name)
+        if task == target:
+            raise InvalidConfig(f"--task and --target are both '{target}'; a task is known by another column.")
         inputs = [name for name in columns.names if name not in (target, task)]
         y = columns.labels(target) if task is None else columns.numbers([target])[:, 0]
         return columns.numbers(inputs), y, None if task is None else columns.labels(task), inputs
@@ -171,8 +206,9 @@ def _regression(x: NDArray, y: NDArray, groups: Any, changes: Mapping[str, Any],
     groups = np.asarray(groups)
     if len(groups) != len(x):
         raise InvalidData(f"{len(x):,} rows, but {len(groups):,} tasks; give one a row.")
-    tasks = [(x[groups == group], y[groups == group]) for group in np.unique(groups)]
-    table, outputs = own.regression_table(tasks, seed)
+    names = np.unique(groups)
+    tasks = [(x[groups == name], y[groups == name]) for name in names]
+    table, outputs = own.regression_table(tasks, seed, [f"'{name}'" for name in names])
     return table, own.regression_config(table, outputs, changes)
 
 
@@ -181,9 +217,10 @@ def _classes(x: NDArray, y: Any, changes: Mapping[str, Any], seed: int) -> tuple
 
     labels = np.asarray(y)
     if labels.dtype.kind == "f" or (labels.dtype.kind == "U" and len(set(y)) > len(y) / 2):
+        why = "are not whole numbers" if labels.dtype.kind == "f" else "are almost all different"
         raise InvalidData(
-            "most targets are different, so that they are hardly classes; for regression say which rows belong to "
-            "the same task with --task COLUMN."
+            f"the targets {why}, so that they are hardly classes; for regression say which rows belong to the same "
+            "task with --task COLUMN."
         )
     table = own.classification_table(x, labels, seed)
     return table, own.classification_config(table, changes)
@@ -192,12 +229,16 @@ def _classes(x: NDArray, y: Any, changes: Mapping[str, Any], seed: int) -> tuple
 @contextlib.contextmanager
 def _mistakes_in(path: Path) -> Iterator[None]:
     """What scikit-learn finds wrong with arrays is wrong with the file they came from."""
-    try:
-        yield
-    except MetaFunError:
-        raise
-    except ValueError as error:
-        raise InvalidData(f"{path}: {' '.join(str(error).split())}") from None
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        try:
+            yield
+        except MetaFunError:
+            raise
+        except ValueError as error:
+            raise InvalidData(f"{path}: {str(error).splitlines()[0]}") from None
+    for warning in caught:
+        err.print(escape(f"warning: {path}: {warning.message}"))
 
 
 @dataclass(frozen=True)
@@ -211,15 +252,17 @@ class Labelled:
     y: Any
 
 
-def _labelled(path: Path, label: str | None, trained: Trained) -> Labelled:
-    """Rows of a CSV file, or images in a folder for each class."""
+def _labelled(path: Path, label: str | None, trained: Trained, learned: Mapping[str, Any]) -> Labelled:
+    """Rows of a CSV file, or images in a folder for each class. A model knows what its columns were called."""
     if path.is_dir():
         files = {file: folder.name for folder in sorted(path.iterdir()) if folder.is_dir() for file in _files(folder)}
         x, kept = _pixels(path, list(files), trained)
         return Labelled(path, [], label or "class", x, [files[file] for file in kept])
     columns = read_csv(path)
-    label = label or columns.names[-1]
-    inputs = [name for name in columns.names if name != label]
+    label = label or learned.get("target") or columns.names[-1]
+    if label not in columns.names:
+        raise InvalidData(f"{path} has no column '{label}', which the model predicts; name the labels with --label.")
+    inputs = learned.get("columns") or [name for name in columns.names if name != label]
     regression = trained.config.model.problem == "regression"
     y = columns.numbers([label])[:, 0] if regression else columns.labels(label)
     return Labelled(path, inputs, label, columns.numbers(inputs), y)

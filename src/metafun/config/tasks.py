@@ -52,6 +52,7 @@ class SinusoidConfig:
     trained_on = tested_on = "new sinusoids"
     sizes = (1, 1)
     inputs = (Sinusoid.low, Sinusoid.high)
+    output_bounds = (-5.0, 5.0)
 
     def resolved(self, validates: bool) -> "SinusoidConfig":
         return self
@@ -105,6 +106,11 @@ class CurvesConfig:
 
     problem = "regression"
     output_scale = AS_THEY_ARE
+
+    @property
+    def output_bounds(self) -> tuple[float, float]:
+        """Four standard deviations of the highest curves."""
+        return -4 * self.scale[1], 4 * self.scale[1]
 
     @property
     def trained_on(self) -> str:
@@ -197,7 +203,7 @@ class EpisodesConfig:
 
     problem = "classification"
     output_scale = AS_THEY_ARE
-    inputs = None
+    inputs = output_bounds = None
 
     @property
     def trained_on(self) -> str:
@@ -310,7 +316,7 @@ class CollectedConfig:
     fingerprint: str | None = None
 
     problem = "regression"
-    inputs = None
+    inputs = output_bounds = None
 
     @property
     def trained_on(self) -> str:

@@ -1,6 +1,7 @@
 """Named columns of a CSV file, read without trust."""
 
 import csv
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,16 +51,13 @@ class Columns:
                     ) from None
         return matrix
 
-    def is_numeric(self, name: str) -> bool:
-        try:
-            self.numbers([name])
-        except InvalidData:
-            return False
-        return True
+    def expect(self, name: str | None) -> None:
+        """That there is such a column, if one is named."""
+        if name is not None and name not in self.entries:
+            raise InvalidData(printable(f"{self.path} has no column '{name}'; {suggest(name, self.names)}"))
 
     def _column(self, name: str) -> list[str]:
-        if name not in self.entries:
-            raise InvalidData(printable(f"{self.path} has no column '{name}'; {suggest(name, self.names)}"))
+        self.expect(name)
         return self.entries[name]
 
 
@@ -76,8 +74,10 @@ def read_csv(path: Path) -> Columns:
         if len(lines) < 2:
             raise InvalidData("it has no rows below the names of its columns")
         names = [name.strip() for name in lines[0]]
+        if len(names) == 1 and re.search(r"[;\t|]", names[0]):
+            raise InvalidData(f"it has one column, '{names[0]}'; entries are to be separated by commas")
         if len(set(names)) < len(names) or not all(names) or any(map(CONTROL.search, names)):
-            raise InvalidData(f"its columns are called {', '.join(map(repr, names))}, which are no names")
+            raise InvalidData(f"its columns are called {', '.join(map(repr, names))}; each needs a name of its own")
         if all(map(_is_number, names)):
             raise InvalidData("its first line has numbers and not the names of the columns")
         for number, line in enumerate(lines[1:], 1):
