@@ -22,10 +22,10 @@ UPDATES = ("mlp", "gradient")
 DECODERS = ("predictor-weights", "conditioned", "identity")
 INITIALS = ("zero", "constant", "parametric")
 
-# Every pooling × update × decoder, each pooling with parameters of its own at each iteration, and each that can with
-# two heads; the initial representation takes turns.
+# Every pair of pooling, update and decoder, each pooling with parameters of its own at each iteration, and each that
+# can with two heads; the initial representation takes turns.
 _COMBINATIONS = [
-    *itertools.product(POOLINGS, UPDATES, DECODERS, [False], [1]),
+    *((POOLINGS[p], UPDATES[(p + d) % 2], DECODERS[d], False, 1) for p in range(3) for d in range(3)),
     *itertools.product(POOLINGS, ["mlp"], ["conditioned"], [True], [1]),
     *itertools.product(POOLINGS[:2], ["mlp"], ["conditioned"], [False], [2]),
     ("mean", "mlp", "conditioned", False, 1),
@@ -37,7 +37,11 @@ VARIANTS = [
 
 # The same for classification.
 _CLASSIFIERS = [
-    *itertools.product(POOLINGS, ("classwise", "gradient"), ("softmax-weights", "logits"), [1]),
+    *(
+        (POOLINGS[p], ("classwise", "gradient")[u], ("softmax-weights", "logits")[(p + u) % 2], 1)
+        for p in range(3)
+        for u in range(2)
+    ),
     *itertools.product(POOLINGS[:2], ["classwise"], ["softmax-weights"], [2]),
 ]
 CLASSIFIERS = [

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,6 +27,13 @@ from .console import app, err
 # What makes every training a matter of seconds, where a configuration has such a setting.
 SMOKE: dict[str, Any] = {
     "model.width": 16,
+    "model.iterations": 2,
+    "model.update.layers": 1,
+    "model.pooling.layers": 1,
+    "model.steps": 1,
+    "model.test_steps": 2,
+    "model.latent_steps": 1,
+    "model.weight_steps": 1,
     "tasks.queries": 3,
     "training.steps": 20,
     "training.batch": 4,
@@ -109,7 +117,9 @@ def _one_of_each(jobs: Sequence[Job]) -> list[Job]:
         model = flatten(to_table(job.config.model))
         kind = tuple(model.get(part) for part in ("kind", "loss.kind", "update.kind", "decoder.kind"))
         kinds.setdefault((kind, job.search), job)
-    return list(kinds.values())
+    searches = [job for job in kinds.values() if job.search is not None]
+    # One search is like another.
+    return [replace(job, search=None) if job in searches[1:] else job for job in kinds.values()]
 
 
 def _names(what: Sequence[str]) -> list[str]:
