@@ -69,8 +69,8 @@ def fit(
     """Learn to learn from a file of your own.
 
     For classification the target is the class of each row, and the model learns to tell classes apart that it has not
-    seen. For regression rows belong to tasks, and the model learns to predict a new task from a few of its rows. A
-    fifth of the classes or tasks is held out and tells when to stop. Ctrl-C at any time; the same command goes on.
+    seen. For regression rows belong to tasks, and the model learns to predict a new task from a few of its rows. Some
+    of the classes or tasks are held out and tell when to stop. Ctrl-C at any time; the same command goes on.
 
     Examples:
 
