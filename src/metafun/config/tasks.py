@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-import numpy as np
-
 from ..data import Table, open_table
 from ..errors import InvalidConfig, InvalidData
 from ..schema import Between
 from ..tasks import Collected, Curves, Episodes, Scale, Sinusoid
 from ..tasks import collected as collecting
 from ..tasks.episodes import Inputs, Pixels, TurnedPixels, Unit, check, unit
-from ..tasks.rows import Rows
+from ..tasks.rows import Rows, of_splits
 from .values import Count, NonNegative, Positive, Real, Seed, Size, TrainingSplit
 
 # For outputs that a model takes as they are.
@@ -345,8 +343,7 @@ class CollectedConfig:
         table = _open_table(self.data, self.fingerprint)
         for split in ("train", "val")[: 1 + validates]:
             collecting.check(table, split, self.outputs)
-        rows = [table.features[rows.start : rows.start + rows.count] for rows in table.split("train")]
-        columns = Scale.of(np.concatenate(rows))
+        columns = Scale.of(of_splits(table, "train")[0])
         return dataclasses.replace(
             self,
             data=_anchored(self.data),

@@ -1,15 +1,12 @@
 """The stored form of a table: a folder with features.npy, read from disk as it is used, and table.json."""
 
-import contextlib
 import dataclasses
-import fcntl
 import json
 import math
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import accumulate
@@ -19,6 +16,7 @@ from typing import Literal
 import numpy as np
 
 from ..errors import InvalidData
+from ..files import locked
 from ..schema import parse
 from .arrays import map_npy
 from .table import CONTROL, SPLITS, ClassRows, Table, printable
@@ -62,7 +60,7 @@ def save(table: Table, folder: Path, source: str, *, overwrite: bool = False) ->
     temporary = Path(tempfile.mkdtemp(prefix=f".{table.name}.", dir=folder))
     try:
         _write(table, source, temporary)
-        with _locked(folder):
+        with locked(folder, wait=True):
             _settle(folder, table.name)
             _check_free(target, overwrite)  # another process may have been faster
             try:
@@ -78,7 +76,7 @@ def save(table: Table, folder: Path, source: str, *, overwrite: bool = False) ->
 def recover(folder: Path, name: str) -> None:
     """Ends what a `save` that was killed had begun. One that is at work is waited for."""
     if os.path.lexists(_aside(folder, name)) and os.access(folder, os.W_OK):
-        with _locked(folder):
+        with locked(folder, wait=True):
             _settle(folder, name)
 
 
@@ -101,17 +99,6 @@ def _remove(path: Path) -> None:
 def _check_free(target: Path, overwrite: bool) -> None:
     if os.path.lexists(target) and not overwrite:
         raise InvalidData(f"{target} exists already; replace it with --overwrite, or choose another --name.")
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Waits until no other process moves tables in `folder`; the lock goes with the process, however that ends."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def describe(folder: Path) -> Description:

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from ..data import Table
 from ..errors import InvalidData
 from ..task import Points, Task
-from .rows import Rows, choose
+from .rows import Rows, choose, of_splits
 from .tasks import Tasks
 
 
@@ -35,12 +35,10 @@ class Collected(Tasks):
     ) -> "Collected":
         """Tasks of a split, every column scaled."""
         check(table, split, outputs)
-        tasks = table.split(split)
-        counts = np.array([rows.count for rows in tasks])
-        rows = np.concatenate([table.features[rows.start : rows.start + rows.count] for rows in tasks])
+        rows, starts, counts = of_splits(table, split)
         return cls(
             rows=jax.device_put(np.asarray(scale(rows), np.float32)),
-            starts=jnp.asarray(np.cumsum(counts) - counts),
+            starts=jnp.asarray(starts),
             counts=jnp.asarray(counts),
             largest=int(counts.max()),
             outputs=outputs,

@@ -8,13 +8,12 @@ from typing import ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from ..data import Table
 from ..errors import InvalidData
 from ..task import Points, Task
-from .rows import Rows, choose
+from .rows import Rows, choose, of_splits
 from .tasks import Tasks
 
 
@@ -94,12 +93,10 @@ class Episodes(Tasks):
     ) -> "Episodes":
         """Tasks over the classes of the given splits; InvalidData if they are too few or too small."""
         check(table, splits, ways=ways, shots=shots, queries=queries)
-        classes = table.split(*splits)
-        counts = np.array([rows.count for rows in classes])
-        features = [table.features[rows.start : rows.start + rows.count] for rows in classes]
+        features, starts, counts = of_splits(table, *splits)
         return cls(
-            features=jax.device_put(np.concatenate(features)),
-            starts=jnp.asarray(np.cumsum(counts) - counts),
+            features=jax.device_put(features),
+            starts=jnp.asarray(starts),
             counts=jnp.asarray(counts),
             largest=int(counts.max()),
             ways=ways,

@@ -7,8 +7,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
+from ..data import Table
+
 # Of the caller's kind: of NumPy, or of JAX where a program is compiled.
 Rows = TypeVar("Rows", np.ndarray, Array)
+
+
+def of_splits(table: Table, *splits: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The rows of the classes (or tasks) of some splits, one after the other; where each begins, how many it has."""
+    classes = table.split(*splits)
+    counts = np.array([rows.count for rows in classes])
+    rows = np.concatenate([table.features[rows.start : rows.start + rows.count] for rows in classes])
+    return rows, np.cumsum(counts) - counts, counts
 
 
 def choose(key: PRNGKeyArray, allowed: Bool[Array, "*batch n"], k: int) -> Int[Array, "*batch k"]:
