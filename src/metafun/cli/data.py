@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table as Grid
 
-from ..config.tasks import EpisodesConfig
+from ..config import EpisodesConfig
 from ..data.download import Progress as Step
 from ..data.fetch import ARCHIVES, OMNIGLOT, fetch, fetch_omniglot, missing
 from ..data.readers import LEO_TABLES, Division, find, zero_rows

@@ -4,7 +4,8 @@ from .experiment import Config, TrainingConfig, parse_config
 from .load import describe_preset, load_config, parse_setting, parse_toml, presets, with_changes
 from .model import MetaFunConfig
 from .space import Space, load_space, spaces
-from .tasks import CollectedConfig, CurvesConfig, EpisodesConfig, EvaluationConfig, SinusoidConfig
+from .tables import CollectedConfig, EpisodesConfig
+from .tasks import CurvesConfig, EvaluationConfig, SinusoidConfig
 
 __all__ = [
     "CollectedConfig",

@@ -18,7 +18,8 @@ from ..schema import flatten, merge, nested, parse, to_table
 from .baselines import LEOConfig, LogisticConfig, MAMLConfig, MatchingConfig, PrototypesConfig
 from .embedding import ConvNetConfig
 from .model import MetaFunConfig
-from .tasks import CollectedConfig, CurvesConfig, EpisodesConfig, EvaluationConfig, SinusoidConfig
+from .tables import CollectedConfig, EpisodesConfig
+from .tasks import CurvesConfig, EvaluationConfig, SinusoidConfig
 from .values import Count, NonNegative, Part, Seed, Size
 
 Model = MetaFunConfig | MAMLConfig | PrototypesConfig | MatchingConfig | LogisticConfig | LEOConfig
