@@ -16,10 +16,11 @@ from metafun.data.columns import read_csv
 from metafun.data.stored import save
 from metafun.embedding import ConvNet
 from metafun.errors import InvalidConfig, InvalidData
+from metafun.evaluation import TASKS_AT_A_TIME, _at_a_time
 from metafun.plots import draw
 from metafun.schema import to_table
 from metafun.tasks import Episodes
-from metafun.tasks.episodes import Pixels, TurnedPixels
+from metafun.tasks.inputs import Pixels, jittered
 
 SIDE = 8
 
@@ -70,7 +71,7 @@ def configuration(folder, *settings, preset="omniglot-5way-1shot"):
 
 def test_a_turned_class_is_a_class():
     table = drawings()
-    episodes = Episodes.over(table, ["train"], ways=3, shots=1, queries=2, inputs=TurnedPixels(SIDE))
+    episodes = Episodes.over(table, ["train"], ways=3, shots=1, queries=2, inputs=Pixels((SIDE, SIDE), rotations=True))
     turns = set()
     for seed in range(30):
         key = jax.random.key(seed)
@@ -87,11 +88,22 @@ def test_a_turned_class_is_a_class():
     assert turns == {0, 1, 2, 3}
 
 
+def test_jitter_moves_each_image_a_little_by_itself():
+    image = jnp.zeros((9, 9, 1)).at[4, 4].set(1.0)
+    keys = jax.random.split(jax.random.key(0), 200)
+    seen = jax.vmap(lambda key: jittered(image, 0.1, key))(keys)
+    assert len({np.asarray(one).tobytes() for one in seen}) == 200
+    np.testing.assert_allclose(seen.sum((1, 2, 3)).mean(), 1, atol=0.1)  # as much ink as before
+    middle = (seen[..., 0] * jnp.arange(9)[:, None]).sum((1, 2)) / seen.sum((1, 2, 3))
+    assert abs(middle.mean() - 4) < 0.1 and 0.2 < middle.std() < 0.6  # half the image is 4 pixels
+    np.testing.assert_allclose(jittered(image, 0.0, keys[0]), image, atol=1e-6)
+
+
 def test_images_are_not_turned_in_tests(folder):
-    config = configuration(folder)
-    assert isinstance(config.tasks.training().inputs, TurnedPixels)
+    config = configuration(folder, "tasks.pixels.jitter=0.1")
+    assert config.tasks.training().inputs == Pixels((SIDE, SIDE), rotations=True, jitter=0.1)
     for tasks in (config.tasks.validation(), dict(config.tasks.test(config.evaluation))["3way_1shot"]):
-        assert isinstance(tasks.inputs, Pixels)
+        assert tasks.inputs == Pixels((SIDE, SIDE))
 
 
 def test_a_convolution_is_one():
@@ -122,6 +134,12 @@ def test_a_prediction_depends_on_nothing_else_that_is_asked(folder, preset):
         np.testing.assert_allclose(alone[0], together[i], rtol=1e-4, atol=1e-5)
     other = eqx.tree_at(lambda t: t.context.x, task, task.context.x[::-1])
     assert not np.allclose(model.predict(model.encode(other.context), task.target.x).log_probabilities, together)
+
+
+def test_tasks_of_images_are_predicted_few_at_a_time(folder):
+    many = _at_a_time(configuration(folder).build_model(jax.random.key(0)), configuration(folder).tasks.validation())
+    wide = configuration(folder, "embedding.channels=4096", "tasks.ways=4")
+    assert 1 <= _at_a_time(wide.build_model(jax.random.key(0)), wide.tasks.validation()) < many == TASKS_AT_A_TIME
 
 
 def test_the_embedding_is_trained_with_the_model(folder, tmp_path):

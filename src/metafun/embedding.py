@@ -1,6 +1,7 @@
 """Inputs that are embedded before anything else, jointly with what learns from them: images in, vectors out."""
 
 import itertools
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -22,6 +23,10 @@ class Embedding(eqx.Module):
 
     @abstractmethod
     def __call__(self, x: Float[Array, "m dx"]) -> Float[Array, "m e"]: ...
+
+    def numbers_per_row(self) -> int:
+        """How many numbers are there at a time for each row, where that is worth watching; else 0."""
+        return 0
 
 
 class ConvNet(Embedding):
@@ -51,6 +56,11 @@ class ConvNet(Embedding):
         for kernel, scale, shift in zip(self.kernels, self.scales, self.shifts, strict=True):
             h = _pool(jax.nn.relu(scale * self._normalised(_windows(h) @ kernel) + shift))
         return h.reshape(x.shape[0], -1)
+
+    def numbers_per_row(self) -> int:
+        """Of the first block its output and, at a quarter of the places, all that the second sees from there."""
+        models = math.prod(self.kernels[0].shape[:-2])
+        return models * math.prod(self.image) * self.kernels[0].shape[-1] * (4 + 9) // 4
 
     def _normalised(self, h: Float[Array, "m a b c"]) -> Float[Array, "m a b c"]:
         grouped = h.reshape(*h.shape[:3], self.groups, -1)
@@ -102,6 +112,9 @@ class Embedded(Learner):
 
     def loss(self, task: Task, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
         return self.learner.loss(Task(self._embedded(task.context), self._embedded(task.target)), key)
+
+    def numbers_per_task(self, points: int) -> int:
+        return points * self.embedding.numbers_per_row() + self.learner.numbers_per_task(points)
 
     def joint_log_prob(self, task: Task) -> Float[Array, ""] | None:
         return self.learner.joint_log_prob(Task(self._embedded(task.context), self._embedded(task.target)))

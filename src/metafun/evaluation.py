@@ -16,13 +16,12 @@ from .config import Config
 from .devices import AXIS, gathered, jit, my_share, replicate, spread, task_mesh
 from .learner import Learner
 from .likelihoods import Likelihood, Prediction, calibration_error, coverage, masked_mean
-from .nn import count_parameters
 from .task import Points, Task
 from .tasks import Tasks
 
-# These bound the memory of an evaluation: tasks that are predicted at a time, and parameters adapted to them.
+# These bound the memory of an evaluation: tasks that are predicted at a time, and numbers that they need for it.
 TASKS_AT_A_TIME = 250
-PARAMETERS_AT_A_TIME = 2**28
+NUMBERS_AT_A_TIME = 2**28
 
 
 class Validation:
@@ -101,18 +100,18 @@ def task_metrics(
                 found |= {f"oracle_{name}": jnp.broadcast_to(a, (seeds, *a.shape)) for name, a in best.items()}
             return found
 
-        return jax.lax.map(metrics, my_share(keys, mesh), batch_size=_at_a_time(models))
+        return jax.lax.map(metrics, my_share(keys, mesh), batch_size=_at_a_time(models, tasks))
 
     with jax.default_matmul_precision(precision):
         by_task = spread(share, mesh, PartitionSpec(AXIS))(models, tasks, jax.random.split(key, count))
     return jax.tree.map(lambda values: jnp.moveaxis(values, 1, 0), by_task)
 
 
-def _at_a_time(models: Learner) -> int:
-    """How many tasks fit, where each has parameters of its own."""
-    if not models.adapts_parameters:
-        return TASKS_AT_A_TIME
-    return max(1, min(TASKS_AT_A_TIME, PARAMETERS_AT_A_TIME // count_parameters(models)))
+def _at_a_time(models: Learner, tasks: Tasks) -> int:
+    """How many tasks fit."""
+    task = eqx.filter_eval_shape(tasks.sample, jax.random.key(0))
+    each = models.numbers_per_task(task.context.mask.size + task.target.mask.size)
+    return max(1, min(TASKS_AT_A_TIME, NUMBERS_AT_A_TIME // max(each, 1)))
 
 
 def target_metrics(model: Learner, task: Task) -> dict[str, Array]:

@@ -1,7 +1,7 @@
 """What every meta-learner here can do; the loop, the evaluation and the figures ask for nothing else."""
 
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -18,8 +18,6 @@ class Learner(eqx.Module):
     """
 
     likelihood: eqx.AbstractVar[Likelihood]
-    # Whether a task's representation has parameters of its own, as many as the model: memory has to be watched then.
-    adapts_parameters: ClassVar[bool] = False
 
     @abstractmethod
     def encode(self, context: Points, key: PRNGKeyArray | None = None) -> Any:
@@ -41,6 +39,10 @@ class Learner(eqx.Module):
         """The mean of ℓ over the target."""
         prediction = self.predict(representation, target.x, key)
         return masked_mean(self.likelihood.loss(prediction, target.y), target.mask)
+
+    def numbers_per_task(self, points: int) -> int:
+        """How many numbers a task of so many points needs by itself, where that is worth watching; else 0."""
+        return 0
 
     def joint_log_prob(self, task: Task) -> Float[Array, ""] | None:
         """log P(y₁, …, yₘ) of the targets together; None where it is the sum of each by itself."""

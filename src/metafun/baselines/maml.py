@@ -1,7 +1,6 @@
 """MAML (Finn et al., 2017) and Meta-SGD (Li et al., 2017): learn where gradient descent on the context begins."""
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -10,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ..learner import Learner
 from ..likelihoods import Likelihood, Prediction, SquaredError, masked_mean
-from ..nn import MLP, Number
+from ..nn import MLP, Number, count_parameters
 from ..task import Points, Task
 
 
@@ -48,7 +47,6 @@ class MAML(Learner):
     steps: int = eqx.field(static=True)
     test_steps: int = eqx.field(static=True)
     first_order: bool = eqx.field(static=True)
-    adapts_parameters: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -74,6 +72,10 @@ class MAML(Learner):
     def predict(self, representation: Adapted, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None) -> Prediction:
         raw, _ = self._forward(representation, x)
         return self.likelihood(raw, representation.classes)
+
+    def numbers_per_task(self, points: int) -> int:
+        """Each task has parameters of its own."""
+        return count_parameters(self)
 
     def predict_trajectory(self, representation: Adapted, x: Float[Array, "m dx"]) -> Prediction:
         """What would be predicted after t = 0, …, T updates, along a leading axis; the best one stays."""

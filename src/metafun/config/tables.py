@@ -13,7 +13,8 @@ from ..errors import InvalidConfig, InvalidData
 from ..schema import Between
 from ..tasks import Collected, Episodes, Scale
 from ..tasks import collected as collecting
-from ..tasks.episodes import Inputs, Pixels, TurnedPixels, Unit, check, unit
+from ..tasks.episodes import check
+from ..tasks.inputs import Inputs, Pixels, Unit, unit
 from ..tasks.rows import Rows, of_splits
 from .tasks import AS_THEY_ARE, EvaluationConfig
 from .values import Count, NonNegative, Positive, Real, Size, TrainingSplit
@@ -21,9 +22,13 @@ from .values import Count, NonNegative, Positive, Real, Size, TrainingSplit
 
 @dataclass(frozen=True)
 class PixelsConfig:
-    """Rows are images. With `rotations`, each training class is there four times, turned by multiples of 90°."""
+    """Rows are images. With `rotations`, each training class is there four times, turned by multiples of 90°.
+
+    With `jitter`, each training image is turned, stretched, slanted and moved a little, at random.
+    """
 
     rotations: bool = False
+    jitter: NonNegative = 0.0
 
 
 @dataclass(frozen=True)
@@ -113,11 +118,10 @@ class EpisodesConfig:
         return table
 
     def training(self) -> Episodes:
-        inputs: Inputs = self._inputs
-        if self.pixels is None:
-            inputs = Unit(self.noise)
-        elif self.pixels.rotations and self.image is not None:
-            inputs = TurnedPixels(self.image[0])
+        if self.pixels is None or self.image is None:
+            inputs: Inputs = Unit(self.noise)
+        else:
+            inputs = Pixels(self.image, self.pixels.rotations, self.pixels.jitter)
         return Episodes.over(self.table(), self.train_on, **self._sizes, inputs=inputs)
 
     def validation(self) -> Episodes:
@@ -136,7 +140,7 @@ class EpisodesConfig:
     @property
     def _inputs(self) -> Inputs:
         """As they are but for training."""
-        return Unit() if self.pixels is None else Pixels()
+        return Unit() if self.image is None else Pixels(self.image)
 
     @property
     def _sizes(self) -> dict[str, int]:

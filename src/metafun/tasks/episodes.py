@@ -1,9 +1,6 @@
 """N-way K-shot episodes over any table of features (Section 4.2)."""
 
-import math
-from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -13,56 +10,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 from ..data import Table
 from ..errors import InvalidData
 from ..task import Points, Task
-from .rows import Rows, choose, of_splits
+from .inputs import Inputs, Unit
+from .rows import choose, of_splits
 from .tasks import Tasks
-
-
-class Inputs(eqx.Module):
-    """How the rows of a task become its x. A class can be there in several `copies`, each of them a class."""
-
-    copies: ClassVar[int] = 1
-
-    @abstractmethod
-    def __call__(
-        self, rows: Float[Array, "ways each dx"], copy: Int[Array, " ways"], key: PRNGKeyArray
-    ) -> Float[Array, "ways each dx"]: ...
-
-
-class Unit(Inputs):
-    """Features scaled to length one, with normal `noise` of that length (in the root mean square), scaled again."""
-
-    noise: float = eqx.field(static=True, default=0.0)
-
-    def __call__(
-        self, rows: Float[Array, "ways each dx"], copy: Int[Array, " ways"], key: PRNGKeyArray
-    ) -> Float[Array, "ways each dx"]:
-        x = unit(rows)
-        if self.noise:
-            x = unit(x + self.noise / math.sqrt(x.shape[-1]) * jax.random.normal(key, x.shape, x.dtype))
-        return x
-
-
-class Pixels(Inputs):
-    """Pixels from 0 to 1."""
-
-    def __call__(
-        self, rows: Float[Array, "ways each dx"], copy: Int[Array, " ways"], key: PRNGKeyArray
-    ) -> Float[Array, "ways each dx"]:
-        return rows / 255
-
-
-class TurnedPixels(Inputs):
-    """Pixels from 0 to 1; each class is there four times, turned by multiples of 90°."""
-
-    side: int = eqx.field(static=True)
-    copies = 4
-
-    def __call__(
-        self, rows: Float[Array, "ways each dx"], copy: Int[Array, " ways"], key: PRNGKeyArray
-    ) -> Float[Array, "ways each dx"]:
-        images = rows.reshape(*rows.shape[:2], self.side, self.side, -1) / 255
-        turned = jnp.stack([jnp.rot90(images, k, (2, 3)) for k in range(self.copies)])
-        return turned[copy, jnp.arange(len(copy))].reshape(rows.shape)
 
 
 class Episodes(Tasks):
@@ -123,13 +73,6 @@ class Episodes(Tasks):
         own = jnp.arange(self.largest) < self.counts[classes, None]
         rows = choose(key_rows, own, self.shots + self.queries)
         return self.starts[classes, None] + rows, copy
-
-
-def unit(x: Rows) -> Rows:
-    """Each row scaled to length one."""
-    # The largest entry first: squares of numbers far from 1 would leave the range of float32.
-    x = x / abs(x).max(-1, keepdims=True).clip(jnp.finfo(x.dtype).tiny)
-    return x / ((x * x).sum(-1, keepdims=True) ** 0.5).clip(1e-12)
 
 
 def _points(x: Float[Array, "ways each dx"]) -> Points:

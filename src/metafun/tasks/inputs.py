@@ -1,0 +1,85 @@
+"""How rows of a table become the x of a task: features of length one, or the pixels of an image."""
+
+import math
+from abc import abstractmethod
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.scipy.ndimage import map_coordinates
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from .rows import Rows
+
+
+class Inputs(eqx.Module):
+    """What is done to the rows of a task as it is drawn. A class can be there in several `copies`, each a class."""
+
+    @property
+    def copies(self) -> int:
+        return 1
+
+    @abstractmethod
+    def __call__(
+        self, rows: Float[Array, "ways each dx"], copy: Int[Array, " ways"], key: PRNGKeyArray
+    ) -> Float[Array, "ways each dx"]: ...
+
+
+class Unit(Inputs):
+    """Features scaled to length one, with normal `noise` of that length (in the root mean square), scaled again."""
+
+    noise: float = eqx.field(static=True, default=0.0)
+
+    def __call__(
+        self, rows: Float[Array, "ways each dx"], copy: Int[Array, " ways"], key: PRNGKeyArray
+    ) -> Float[Array, "ways each dx"]:
+        x = unit(rows)
+        if self.noise:
+            x = unit(x + self.noise / math.sqrt(x.shape[-1]) * jax.random.normal(key, x.shape, x.dtype))
+        return x
+
+
+class Pixels(Inputs):
+    """Pixels from 0 to 1. With `rotations`, a class is there four times, turned by multiples of 90°.
+
+    With `jitter`, every image is turned, stretched, slanted and moved a little, each by itself.
+    """
+
+    image: tuple[int, int] = eqx.field(static=True)
+    rotations: bool = eqx.field(static=True, default=False)
+    jitter: float = eqx.field(static=True, default=0.0)
+
+    @property
+    def copies(self) -> int:
+        return 4 if self.rotations else 1
+
+    def __call__(
+        self, rows: Float[Array, "ways each dx"], copy: Int[Array, " ways"], key: PRNGKeyArray
+    ) -> Float[Array, "ways each dx"]:
+        images = rows.reshape(*rows.shape[:2], *self.image, -1) / 255
+        if self.rotations:
+            turned = jnp.stack([jnp.rot90(images, k, (2, 3)) for k in range(self.copies)])
+            images = turned[copy, jnp.arange(len(copy))]
+        if self.jitter:
+            keys = jax.random.split(key, images.shape[:2])
+            images = jax.vmap(jax.vmap(lambda image, key: jittered(image, self.jitter, key)))(images, keys)
+        return images.reshape(rows.shape)
+
+
+def jittered(image: Float[Array, "a b c"], jitter: float, key: PRNGKeyArray) -> Float[Array, "a b c"]:
+    """The image through a random affine map: normal with deviation `jitter` around 1 in units of half the image."""
+    key_matrix, key_shift = jax.random.split(key)
+    size = jnp.asarray(image.shape[:2])
+    half = (size - 1) / 2
+    matrix = jnp.eye(2) + jitter * jax.random.normal(key_matrix, (2, 2))
+    shift = jitter * half * jax.random.normal(key_shift, (2,))
+    places = jnp.moveaxis(jnp.indices(image.shape[:2]), 0, -1) - half
+    at = jnp.moveaxis(places @ matrix.T + half + shift, -1, 0)
+    return jax.vmap(lambda channel: map_coordinates(channel, list(at), order=1, mode="nearest"), -1, -1)(image)
+
+
+def unit(x: Rows) -> Rows:
+    """Each row scaled to length one."""
+    # The largest entry first: squares of numbers far from 1 would leave the range of float32.
+    x = x / abs(x).max(-1, keepdims=True).clip(jnp.finfo(x.dtype).tiny)
+    return x / ((x * x).sum(-1, keepdims=True) ** 0.5).clip(1e-12)
