@@ -137,8 +137,11 @@ def test_matching_weighs_labels_by_nearness():
     unit = lambda a: a / np.linalg.norm(a, axis=1, keepdims=True)  # noqa: E731
     weights = np.exp(unit(x_) @ unit(x).T / 0.1)
     expected = weights @ np.eye(3)[y] / weights.sum(1, keepdims=True)
-    found = model.predict(model.encode(task.context), task.target.x).probabilities
+    representation = model.encode(task.context)
+    found = model.predict(representation, task.target.x).probabilities
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+    shares = model.weights(representation, task.target.x)
+    np.testing.assert_allclose(shares, weights / weights.sum(1, keepdims=True), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("c", [0.1, 1.0, 10.0])

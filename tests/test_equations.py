@@ -105,6 +105,7 @@ def test_attention_weights_are_a_softmax_over_the_context(float64):
     q, k = pool.embed(task.target.x), pool.embed(task.context.x)
     expected = jax.nn.softmax(q @ k.T / np.sqrt(7), axis=-1)
     np.testing.assert_allclose(pool.weights(q, k, task.context.mask), expected, atol=1e-14)
+    np.testing.assert_allclose(model.weights(model.encode(task.context), task.target.x), expected, atol=1e-14)
 
 
 def test_attention_survives_enormous_logits():

@@ -206,4 +206,4 @@ def test_figures_of_images(folder, tmp_path):
     for _ in run.train():
         pass
     figures = draw(run)
-    assert figures["episodes"].exists() and figures["reliability"].exists()
+    assert all(figures[name].exists() for name in ("episodes", "weights", "reliability"))

@@ -110,6 +110,9 @@ class Embedded(Learner):
     def predict_trajectory(self, representation: Any, x: Float[Array, "m dx"]) -> Prediction:
         return self.learner.predict_trajectory(representation, self.embedding(x))
 
+    def weights(self, representation: Any, x: Float[Array, "m dx"]) -> Float[Array, "m n"] | None:
+        return self.learner.weights(representation, self.embedding(x))
+
     def loss(self, task: Task, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
         return self.learner.loss(Task(self._embedded(task.context), self._embedded(task.target)), key)
 

@@ -31,6 +31,10 @@ class Learner(eqx.Module):
         """What would be predicted after t = 0, …, T updates, along a leading axis; only the last where it has none."""
         return jax.tree.map(lambda a: a[None], self.predict(representation, x))
 
+    def weights(self, representation: Any, x: Float[Array, "m dx"]) -> Float[Array, "m n"] | None:
+        """How much each point of the context has to say at each x; None where that cannot be told apart."""
+        return None
+
     def loss(self, task: Task, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
         """What training makes small, of one task: the mean of ℓ over the target, where nothing more is said."""
         return self.target_loss(self.encode(task.context, key), task.target)

@@ -36,20 +36,21 @@ class FunctionalRepresentation(eqx.Module):
 
     def __call__(self, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None) -> Float[Array, "m *k dr"]:
         r = _for_each_class(self.initial(x, key), self.classes)
-        for p, weights in enumerate(self._weights(x)):
+        for p, weights in enumerate(self.weights(x)):
             u_sum = self.updates[p :: len(self.pools)].sum(0)
             r = r - self.step_size * pool(weights, u_sum)
         return r
 
     def trajectory(self, x: Float[Array, "m dx"]) -> Float[Array, "t1 m *k dr"]:
         """r⁽⁰⁾(x), …, r⁽ᵀ⁾(x)."""
-        weights = self._weights(x)
+        weights = self.weights(x)
         r = [_for_each_class(self.initial(x), self.classes)]
         for t, u in enumerate(self.updates):
             r.append(r[-1] - self.step_size * pool(weights[t % len(weights)], u))
         return jnp.stack(r)
 
-    def _weights(self, x: Float[Array, "m dx"]) -> list[Float[Array, "*h m n"]]:
+    def weights(self, x: Float[Array, "m dx"]) -> list[Float[Array, "*h m n"]]:
+        """k(x, xᵢ) of each pooling."""
         return [p.weights(p.embed(x), k, self.mask) for p, k in zip(self.pools, self.keys, strict=True)]
 
 
@@ -123,6 +124,11 @@ class MetaFun(Learner):
         """What would be predicted after t = 0, …, T updates, along a leading axis."""
         raw = jax.vmap(lambda r: self.decode(r, x))(representation.trajectory(x))
         return self.likelihood(raw, representation.classes)
+
+    def weights(self, representation: FunctionalRepresentation, x: Float[Array, "m dx"]) -> Float[Array, "m n"] | None:
+        """k(x, xᵢ), the mean over heads and, where each iteration has its own pooling, over those."""
+        each = [weights.reshape(-1, *weights.shape[-2:]) for weights in representation.weights(x)]
+        return jnp.concatenate(each).mean(0) if each else None
 
     def loss(self, task: Task, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
         key_encode, key_predict = (None, None) if key is None else jax.random.split(key)

@@ -68,6 +68,9 @@ class StochasticMetaFun(Learner):
         prediction = self.predict(representation, x)
         return Normal(prediction.mean[None], prediction.std[None])
 
+    def weights(self, representation: StochasticRepresentation, x: Float[Array, "m dx"]) -> Float[Array, "m n"] | None:
+        return self.metafun.weights(representation.function, x)
+
     def functions(
         self, representation: StochasticRepresentation, x: Float[Array, "m dx"], key: PRNGKeyArray, count: int
     ) -> Normal:

@@ -75,6 +75,10 @@ class Matching(Metric):
         logits = jax.nn.logsumexp(jnp.pad(near, ((0, 0), (0, 0), (0, 1)), constant_values=LEAST), axis=-1)
         return self.likelihood(logits, context.classes)
 
+    def weights(self, representation: Examples, x: Float[Array, "m dx"]) -> Float[Array, "m n"]:
+        near = self.nearness(self.embed(x), representation.keys)
+        return jax.nn.softmax(jnp.where(representation.context.mask, near, LEAST), axis=-1)
+
 
 # In place of −∞, whose derivative would be NaN.
 LEAST = -1e30

@@ -1,5 +1,6 @@
 """Figures for people."""
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from ..likelihoods import Gaussian
 from ..runs import Run
 from ..stochastic import StochasticMetaFun
 from ..tasks import Curves, Sinusoid
-from .classification import plot_episodes
+from .classification import plot_episodes, plot_weights
 from .regression import plot_comparison, plot_curves, plot_samples, plot_updates
 from .training import plot_training
 from .trust import plot_reliability
@@ -25,6 +26,7 @@ __all__ = [
     "plot_samples",
     "plot_training",
     "plot_updates",
+    "plot_weights",
 ]
 
 
@@ -35,6 +37,10 @@ def draw(run: Run) -> dict[str, Path]:
         _, tasks = next(config.tasks.test(config.evaluation))
         if (image := config.tasks.table().image) is not None:
             figures["episodes"] = plot_episodes(model, tasks, image, seed, run.path / "episodes.png")
+            few = dataclasses.replace(config.evaluation, ways=(min(tasks.ways, 5),), shots=(min(tasks.shots, 3),))
+            _, tasks = next(config.tasks.test(few))
+            if (weights := plot_weights(model, tasks, image, seed, run.path / "weights.png")) is not None:
+                figures["weights"] = weights
         figures["reliability"] = plot_reliability(run.models(), config, run.path / "reliability.png")
     elif isinstance(config.tasks, CurvesConfig):
         figures["curves"] = curves(run, run.path / "curves.png")

@@ -1,18 +1,19 @@
-"""Episodes over pictures: what the model was told, what it was asked, and what it said."""
+"""Episodes over pictures: what the model was told, what it was asked, what it said, and what it looked at."""
 
 import math
 from pathlib import Path
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from ..learner import Learner
+from ..likelihoods import Categorical
 from ..tasks import Episodes
-from .style import GREEN, GREY, RED, save
+from .style import GREEN, GREY, RED, SHADES, save
 
 
 def plot_episodes(model: Learner, tasks: Episodes, image: tuple[int, int], seed: int, path: Path) -> Path:
@@ -21,8 +22,7 @@ def plot_episodes(model: Learner, tasks: Episodes, image: tuple[int, int], seed:
     predict = jax.jit(lambda task: model.predict(model.encode(task.context), task.target.x))
     for i, axis in enumerate(figure.subplots(1, 3)):
         task = tasks.sample(jax.random.fold_in(jax.random.key(seed), i))
-        shape = image if task.context.x.shape[1] == math.prod(image) else (*image, 3)
-        context, queries = (np.asarray(p.x).reshape(tasks.ways, -1, *shape) for p in (task.context, task.target))
+        context, queries = (_by_class(p.x, tasks.ways, image) for p in (task.context, task.target))
         said = np.asarray(predict(task).probabilities).reshape(tasks.ways, tasks.queries, tasks.ways)
         _draw_episode(axis, context, queries, said)
     figure.suptitle(
@@ -31,6 +31,46 @@ def plot_episodes(model: Learner, tasks: Episodes, image: tuple[int, int], seed:
         fontsize=10,
     )
     return save(figure, path)
+
+
+def plot_weights(model: Learner, tasks: Episodes, image: tuple[int, int], seed: int, path: Path) -> Path | None:
+    """One task, a row for each of some queries, a column for each picture of the context: k(x, xᵢ) between them.
+
+    None for models that do not weigh the context point by point.
+    """
+    task = tasks.sample(jax.random.key(seed))
+    representation = model.encode(task.context)
+    weights = model.weights(representation, task.target.x)
+    if weights is None:
+        return None
+    said = model.predict(representation, task.target.x)
+    assert isinstance(said, Categorical)
+    context, queries = (_by_class(p.x, tasks.ways, image) for p in (task.context, task.target))
+    ways, shots, shown = *context.shape[:2], min(queries.shape[1], 2)
+    by_class = np.asarray(weights).reshape(ways, -1, ways * shots)[:, :shown].reshape(ways * shown, ways * shots)
+    right = (np.asarray(said.probabilities).argmax(-1).reshape(ways, -1) == np.arange(ways)[:, None])[:, :shown].ravel()
+    figure = Figure(figsize=(2 + 0.5 * ways * shots, 2 + 0.45 * ways * shown), layout="constrained")
+    axis = figure.subplots()
+    drawn = axis.imshow(by_class, cmap=SHADES, vmin=0, extent=(0, ways * shots, ways * shown, 0))
+    figure.colorbar(drawn, ax=axis, fraction=0.03, pad=0.01)
+    for column, picture in enumerate(context.reshape(-1, *context.shape[2:])):
+        _picture(axis, picture, column + 0.05, -1.1)
+    for row, picture in enumerate(queries[:, :shown].reshape(-1, *queries.shape[2:])):
+        _picture(axis, picture, -1.1, row + 0.05)
+        axis.add_patch(Rectangle((-1.1, row + 0.05), 0.9, 0.9, fill=False, ec=GREEN if right[row] else RED, lw=1.2))
+    for k in range(ways):
+        axis.add_patch(Rectangle((k * shots, k * shown), shots, shown, fill=False, ec=GREY, lw=1))
+    axis.set(xlim=(-1.3, ways * shots + 0.1), ylim=(ways * shown + 0.1, -1.2), aspect="equal")
+    axis.set_axis_off()
+    figure.suptitle(
+        "How much a query (left) takes from each picture of the context (top); framed: its own class", fontsize=9
+    )
+    return save(figure, path)
+
+
+def _by_class(x: Float[Array, "m dx"], ways: int, image: tuple[int, int]) -> Float[np.ndarray, "ways each *shape"]:
+    shape = image if x.shape[1] == math.prod(image) else (*image, 3)
+    return np.asarray(x).reshape(ways, -1, *shape)
 
 
 def _draw_episode(
