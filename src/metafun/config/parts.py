@@ -134,20 +134,26 @@ class MLPUpdateConfig:
 
 @dataclass(frozen=True)
 class ClasswiseUpdateConfig:
-    """m has `layers` layers, the last one linear; u₊ and u₋ have `layers` hidden layers and a linear one."""
+    """m has `layers` layers, the last one linear; u₊ and u₋ have `layers` hidden layers and a linear one.
+
+    With `inputs`, u₊ is given xᵢ too, which the paper does not do.
+    """
 
     kind: Literal["classwise"] = "classwise"
     width: Count = 64
     layers: Depth = 3
+    inputs: bool | None = None
 
     problem = "classification"
 
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Update:
         key_m, key_positive, key_negative = jax.random.split(key, 3)
+        seen = sizes.dx if self.inputs else 0
         return ClasswiseUpdate(
             m=sizes.mlp(sizes.dr, self.width, self.layers - 1, self.width, key_m),
-            positive=sizes.mlp(2 * self.width, self.width, self.layers, sizes.dr, key_positive),
+            positive=sizes.mlp(2 * self.width + seen, self.width, self.layers, sizes.dr, key_positive),
             negative=sizes.mlp(2 * self.width, self.width, self.layers, sizes.dr, key_negative),
+            sees_inputs=bool(self.inputs),
         )
 
 
