@@ -137,9 +137,9 @@ def test_a_prediction_depends_on_nothing_else_that_is_asked(folder, preset):
 
 
 def test_tasks_of_images_are_predicted_few_at_a_time(folder):
-    many = _at_a_time(configuration(folder).build_model(jax.random.key(0)), configuration(folder).tasks.validation())
-    wide = configuration(folder, "embedding.channels=4096", "tasks.ways=4")
-    assert 1 <= _at_a_time(wide.build_model(jax.random.key(0)), wide.tasks.validation()) < many == TASKS_AT_A_TIME
+    narrow, wide = configuration(folder), configuration(folder, "embedding.channels=4096", "tasks.ways=4")
+    many, few = (_at_a_time(config.blank_model(), config.tasks.validation()) for config in (narrow, wide))
+    assert 1 <= few < many == TASKS_AT_A_TIME
 
 
 def test_the_embedding_is_trained_with_the_model(folder, tmp_path):
