@@ -10,18 +10,20 @@ SOURCE = Path(__file__).parent.parent / "src" / "metafun"
 FLOORS = [
     {"cli"},
     {"__init__"},
+    {"bench"},
     {"plots", "protocol", "report", "estimators"},
     {"search", "paper", "own", "progress", "trained"},
     {"runs"},
     {"training", "evaluation", "checkpoint"},
     {"config"},
+    {"columns"},
     {"stochastic", "embedding"},
     {"model", "tasks", "baselines"},
     {"regularisers", "data", "gp"},
     {"initial", "pooling", "updates", "decoders"},
     {"learner"},
     {"likelihoods"},
-    {"task", "nn", "devices", "schema", "files"},
+    {"task", "nn", "devices", "schema", "files", "frames"},
     {"errors"},
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

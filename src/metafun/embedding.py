@@ -21,8 +21,18 @@ _he = jax.nn.initializers.he_normal()
 class Embedding(eqx.Module):
     """Rows of numbers to vectors, each row by itself: a prediction must not depend on what else is asked."""
 
+    @property
     @abstractmethod
-    def __call__(self, x: Float[Array, "m dx"]) -> Float[Array, "m e"]: ...
+    def size(self) -> int:
+        """How long the vectors are."""
+
+    def look(self, context: Points) -> Any:
+        """What has to be known of a context before its rows can be embedded; nothing, unless it is said here."""
+        return None
+
+    @abstractmethod
+    def __call__(self, x: Float[Array, "m dx"], seen: Any) -> Float[Array, "m e"]:
+        """`seen` is what the `look` at the context gave."""
 
     def numbers_per_row(self) -> int:
         """How many numbers are there at a time for each row, where that is worth watching; else 0."""
@@ -60,7 +70,14 @@ class ConvNet(Embedding):
         self.shifts = tuple(jnp.zeros(o) for _, o in sizes)
         self.image, self.groups, self.precision = image, groups, precision
 
-    def __call__(self, x: Float[Array, "m dx"]) -> Float[Array, "m e"]:
+    @property
+    def size(self) -> int:
+        a, b = self.image
+        for _ in self.kernels:
+            a, b = (a // 2, b // 2) if min(a, b) > 1 else (a, b)
+        return a * b * self.kernels[-1].shape[-1]
+
+    def __call__(self, x: Float[Array, "m dx"], seen: None = None) -> Float[Array, "m e"]:
         h = x.reshape(x.shape[0], *self.image, self.kernels[0].shape[0] // 9).astype(self.precision)
         for kernel, scale, shift in zip(self.kernels, self.scales, self.shifts, strict=True):
             h = (_windows(h) @ kernel.astype(self.precision)).astype(x.dtype)
@@ -101,6 +118,13 @@ def _pool(h: Float[Array, "m a b c"]) -> Float[Array, "m a2 b2 c"]:
     return jnp.where(rows[:, :, ::2] > rows[:, :, 1::2], rows[:, :, ::2], rows[:, :, 1::2])
 
 
+class Known(eqx.Module):
+    """A task whose context has been looked at and encoded."""
+
+    seen: Any
+    representation: Any
+
+
 class Embedded(Learner):
     """A learner whose x are embedded: for all it knows, its inputs are vectors."""
 
@@ -111,26 +135,31 @@ class Embedded(Learner):
     def __init__(self, embedding: Embedding, learner: Learner):
         self.embedding, self.learner, self.likelihood = embedding, learner, learner.likelihood
 
-    def encode(self, context: Points, key: PRNGKeyArray | None = None) -> Any:
-        return self.learner.encode(self._embedded(context), key)
+    def encode(self, context: Points, key: PRNGKeyArray | None = None) -> Known:
+        seen = self.embedding.look(context)
+        return Known(seen, self.learner.encode(self._embedded(context, seen), key))
 
-    def predict(self, representation: Any, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None) -> Prediction:
-        return self.learner.predict(representation, self.embedding(x), key)
+    def predict(self, representation: Known, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None) -> Prediction:
+        return self.learner.predict(representation.representation, self.embedding(x, representation.seen), key)
 
-    def predict_trajectory(self, representation: Any, x: Float[Array, "m dx"]) -> Prediction:
-        return self.learner.predict_trajectory(representation, self.embedding(x))
+    def predict_trajectory(self, representation: Known, x: Float[Array, "m dx"]) -> Prediction:
+        return self.learner.predict_trajectory(representation.representation, self.embedding(x, representation.seen))
 
-    def weights(self, representation: Any, x: Float[Array, "m dx"]) -> Float[Array, "m n"] | None:
-        return self.learner.weights(representation, self.embedding(x))
+    def weights(self, representation: Known, x: Float[Array, "m dx"]) -> Float[Array, "m n"] | None:
+        return self.learner.weights(representation.representation, self.embedding(x, representation.seen))
 
     def loss(self, task: Task, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
-        return self.learner.loss(Task(self._embedded(task.context), self._embedded(task.target)), key)
+        return self.learner.loss(self._embedded_task(task), key)
 
     def numbers_per_task(self, points: int) -> int:
         return points * self.embedding.numbers_per_row() + self.learner.numbers_per_task(points)
 
     def joint_log_prob(self, task: Task) -> Float[Array, ""] | None:
-        return self.learner.joint_log_prob(Task(self._embedded(task.context), self._embedded(task.target)))
+        return self.learner.joint_log_prob(self._embedded_task(task))
 
-    def _embedded(self, points: Points) -> Points:
-        return Points(self.embedding(points.x), points.y, points.mask)
+    def _embedded_task(self, task: Task) -> Task:
+        seen = self.embedding.look(task.context)
+        return Task(self._embedded(task.context, seen), self._embedded(task.target, seen))
+
+    def _embedded(self, points: Points, seen: Any) -> Points:
+        return Points(self.embedding(points.x, seen), points.y, points.mask)

@@ -23,6 +23,7 @@ from .config import Config
 from .data import Table
 from .errors import InvalidCheckpoint
 from .files import write_atomically
+from .frames import Frame
 from .likelihoods import Gaussian
 from .progress import watched
 from .stochastic import StochasticMetaFun
@@ -41,6 +42,7 @@ class FewShot(BaseEstimator):
     y_: NDArray
     n_features_in_: int
     trained_: Trained
+    frame_: Frame
 
     def __init__(self, checkpoint: str | Path | Trained | None = None):
         """`checkpoint`: the name of a shipped one, a run folder, a file, or what `meta_fit` trained."""
@@ -50,7 +52,7 @@ class FewShot(BaseEstimator):
         """Adds points to the context."""
         if not hasattr(self, "X_"):
             return self.fit(X, y)
-        x, new = validate_data(self, X, y, reset=False, dtype=float)
+        x, new = self._validated(self._load(), X, y, reset=False)
         return self.fit(np.concatenate([self.X_, x]), np.concatenate([self.y_, new]))
 
     def save(self, path: str | Path) -> None:
@@ -84,7 +86,7 @@ class FewShot(BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         """The context is kept, and what is made of it is made again: a pickle needs the checkpoint where it was."""
         state = super().__getstate__()
-        return {name: value for name, value in state.items() if name not in ("trained_", "representation_")}
+        return {name: value for name, value in state.items() if name not in ("trained_", "frame_", "representation_")}
 
     def _checkpoint(self) -> str | Path | Trained:
         if self.checkpoint is None:
@@ -104,17 +106,23 @@ class FewShot(BaseEstimator):
     def _load(self) -> Trained:
         trained = open_trained(self._checkpoint())
         self._expect_problem(trained)
-        features = trained.config.tasks.sizes[0]
-        if self.n_features_in_ != features:
-            raise ValueError(
-                f"X has {self.n_features_in_} features, but the model takes {features}; use one that was trained on "
-                "such inputs."
-            )
         return trained
 
-    def _encode(self, trained: Trained, X: NDArray, Y: NDArray) -> Any:
+    def _validated(self, trained: Trained, *arrays: ArrayLike, reset: bool, **options: Any) -> Any:
+        """scikit-learn's checks, and whether the model takes rows of that width."""
+        tasks = trained.config.tasks
+        finite = "allow-nan" if tasks.takes_any_table else True
+        checked = validate_data(self, *arrays, reset=reset, dtype=float, ensure_all_finite=finite, **options)
+        if not tasks.takes_any_table and self.n_features_in_ != tasks.sizes[0]:
+            raise ValueError(
+                f"X has {self.n_features_in_} features, but the model takes {tasks.sizes[0]}; use one that was trained "
+                "on such inputs."
+            )
+        return checked
+
+    def _encode(self, trained: Trained, frame: Frame, X: NDArray, Y: NDArray) -> Any:
         _check_range("X", X, trained.config.tasks.inputs, "MinMaxScaler({}) does")
-        x, y, room = _prepared(trained, X), _single(Y, "y"), _room(len(X))
+        x, y, room = _single(frame.inputs(X), "X"), _single(Y, "y"), _room(len(X))
         return trained.encode(_padded(x, room), _padded(y, room), np.arange(room) < len(X))
 
     def _ready(self) -> None:
@@ -125,10 +133,10 @@ class FewShot(BaseEstimator):
     def _chunks(self, X: ArrayLike) -> Iterator[tuple[NDArray, int]]:
         """Rows as the model takes them, a chunk at a time, and how many of them are more than padding."""
         self._ready()
-        rows = validate_data(self, X, reset=False, dtype=float)
+        rows = self._validated(self.trained_, X, reset=False)
         _check_range("X", rows, self.trained_.config.tasks.inputs, "MinMaxScaler({}) does")
         for start in range(0, len(rows), ROWS_AT_A_TIME):
-            chunk = _prepared(self.trained_, rows[start : start + ROWS_AT_A_TIME])
+            chunk = _single(self.frame_.inputs(rows[start : start + ROWS_AT_A_TIME]), "X")
             yield _padded(chunk, min(_room(len(chunk)), ROWS_AT_A_TIME)), len(chunk)
 
     def _train(self, table: Table, config: Config, folder: str | Path | None, progress: bool) -> Self:
@@ -175,23 +183,30 @@ class MetaFunRegressor(RegressorMixin, FewShot):
         return tags
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        rows, values = validate_data(self, X, y, dtype=float, y_numeric=True, multi_output=True)
+        trained = self._load()
+        rows, values = self._validated(trained, X, y, reset=True, y_numeric=True, multi_output=True)
         if values.dtype.kind not in "biuf":
             raise ValueError(f"y must be numbers, not {values.dtype}.")
-        trained = self._load()
         outputs, tasks = np.reshape(values, (len(values), -1)).astype(float), trained.config.tasks
         if outputs.shape[1] != tasks.sizes[1]:
             raise ValueError(f"y has {outputs.shape[1]} outputs, but the model has {tasks.sizes[1]}.")
         _check_range("y", outputs, tasks.output_bounds, "TransformedTargetRegressor with a StandardScaler does")
+        frame = tasks.frame(rows, outputs)
         # Only what has gone well changes the estimator.
-        representation = self._encode(trained, rows, tasks.output_scale(outputs))
-        self.X_, self.y_, self.trained_, self.representation_ = rows, values, trained, representation
+        representation = self._encode(trained, frame, rows, frame.outputs(outputs))
+        self.X_, self.y_, self.trained_, self.frame_, self.representation_ = (
+            rows,
+            values,
+            trained,
+            frame,
+            representation,
+        )
         return self
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> NDArray | tuple[NDArray, NDArray]:
         """The mean, and with `return_std` the standard deviation beside it."""
         predictions = [(self.trained_.predict(self.representation_, x), n) for x, n in self._chunks(X)]
-        scale = self.trained_.config.tasks.output_scale
+        scale = self.frame_.outputs
         mean = self._shaped([scale.back(np.asarray(p.mean, float)[:n]) for p, n in predictions])
         if not return_std:
             return mean
@@ -212,15 +227,14 @@ class MetaFunRegressor(RegressorMixin, FewShot):
             else:
                 key, now = jax.random.split(key)
                 values = self.trained_.predict(self.representation_, x).sample(now, n_samples)
-            values = self.trained_.config.tasks.output_scale.back(np.asarray(values, float)[:, :n])
+            values = self.frame_.outputs.back(np.asarray(values, float)[:, :n])
             drawn.append(np.moveaxis(values, 0, -1))
         return np.concatenate(drawn)[:, 0] if self.y_.ndim == 1 else np.concatenate(drawn)
 
     def _answer(self, x: jax.Array) -> Any:
         """Mean and deviation, or the mean alone where the model knows no other."""
-        tasks = self.trained_.config.tasks
-        prediction = self.trained_.predict(self.representation_, tasks.prepare(x))
-        mean, std = tasks.output_scale.back(prediction.mean), prediction.std * np.array(tasks.output_scale.deviation)
+        prediction, scale = self.trained_.predict(self.representation_, self.frame_.inputs(x)), self.frame_.outputs
+        mean, std = scale.back(prediction.mean), prediction.std * np.array(scale.deviation)
         return (mean, std) if self.is_sure else mean
 
     def _expect_spread(self) -> None:
@@ -273,15 +287,16 @@ class MetaFunClassifier(ClassifierMixin, FewShot):
         return self._train(table, config, folder, progress)
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        rows, labels = validate_data(self, X, y, dtype=float)
+        trained = self._load()
+        rows, labels = self._validated(trained, X, y, reset=True)
         check_classification_targets(labels)
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(f"y has one class only, '{classes[0]}'; a classifier needs rows of two or more.")
-        trained = self._load()
-        representation = self._encode(trained, rows, np.eye(len(classes))[codes])
+        frame = trained.config.tasks.frame(rows, None)
+        representation = self._encode(trained, frame, rows, np.eye(len(classes))[codes])
         self.X_, self.y_, self.classes_ = rows, labels, classes
-        self.trained_, self.representation_ = trained, representation
+        self.trained_, self.frame_, self.representation_ = trained, frame, representation
         return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
@@ -302,8 +317,7 @@ class MetaFunClassifier(ClassifierMixin, FewShot):
 
     def _answer(self, x: jax.Array) -> jax.Array:
         """The probabilities of the classes."""
-        x = self.trained_.config.tasks.prepare(x)
-        return self.trained_.probabilities(self.representation_, x)[:, : len(self.classes_)]
+        return self.trained_.probabilities(self.representation_, self.frame_.inputs(x))[:, : len(self.classes_)]
 
     def _context(self) -> tuple[dict[str, NDArray], list[Any]]:
         return {"X": self.X_, "y": np.searchsorted(self.classes_, self.y_)}, self.classes_.tolist()
@@ -323,10 +337,6 @@ def _check_range(name: str, values: NDArray, bounds: tuple[float, float] | None,
     )
 
 
-def _prepared(trained: Trained, X: NDArray) -> NDArray:
-    return _single(trained.config.tasks.prepare(X), "X")
-
-
 def _room(n: int) -> int:
     """A size from 8 on, of which there are four for each doubling: little is compiled, and little computed in vain."""
     step = 1 << max(0, n.bit_length() - 3)
@@ -337,7 +347,7 @@ def _single(values: NDArray, name: str) -> NDArray:
     """In the precision of the model."""
     with np.errstate(over="ignore"):
         single = np.asarray(values, np.float32)
-    if not np.isfinite(single).all():
+    if np.isinf(single).any():
         raise ValueError(f"{name} has numbers beyond the range of float32; scale it.")
     return single
 

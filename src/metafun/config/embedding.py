@@ -4,10 +4,13 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+import jax
 from jaxtyping import PRNGKeyArray
 
+from ..columns import Columns, Relation, ToClasses, ToNumbers
 from ..embedding import ConvNet
 from ..errors import InvalidConfig
+from ..nn import MLP
 from .values import Count, Depth
 
 
@@ -24,7 +27,7 @@ class ConvNetConfig:
     groups: Count = 8
     precision: Literal["float32", "bfloat16"] = "float32"
 
-    def build(self, dx: int, image: tuple[int, int] | None, key: PRNGKeyArray) -> ConvNet:
+    def build(self, sizes: tuple[int, int], image: tuple[int, int] | None, key: PRNGKeyArray) -> ConvNet:
         if image is None:
             raise InvalidConfig(
                 "embedding.kind = 'convnet' is for images; give tasks.pixels, and data that are images."
@@ -34,5 +37,26 @@ class ConvNetConfig:
                 f"embedding.channels = {self.channels} cannot be divided into embedding.groups = {self.groups}."
             )
         return ConvNet(
-            image, [dx // math.prod(image), *[self.channels] * self.blocks], self.groups, self.precision, key=key
+            image, [sizes[0] // math.prod(image), *[self.channels] * self.blocks], self.groups, self.precision, key=key
         )
+
+
+@dataclass(frozen=True)
+class ColumnsConfig:
+    """Rows of any table: widths of what is said of a cell, a column, an entry, and the `size` of a row's vector."""
+
+    kind: Literal["columns"] = "columns"
+    cells: Count = 32
+    about: Count = 32
+    entries: Count = 16
+    size: Count = 128
+    outputs: Count = 4
+
+    def build(self, sizes: tuple[int, int], image: tuple[int, int] | None, key: PRNGKeyArray) -> Columns:
+        key_relation, key_columns = jax.random.split(key)
+        columns, outputs = sizes
+        relation: Relation = ToClasses()
+        if outputs:
+            relation = ToNumbers(MLP([outputs, 4 * self.outputs, self.outputs], "gelu", key=key_relation))
+        widths = dict(cells=self.cells, about=self.about, entries=self.entries, size=self.size)
+        return Columns(columns, relation, **widths, key=key_columns)

@@ -16,10 +16,10 @@ from ..errors import InvalidConfig, suggest
 from ..learner import Learner
 from ..schema import flatten, merge, nested, parse, to_table
 from .baselines import LEOConfig, LogisticConfig, MAMLConfig, MatchingConfig, PrototypesConfig
-from .embedding import ConvNetConfig
+from .embedding import ColumnsConfig, ConvNetConfig
 from .model import MetaFunConfig
 from .tables import CollectedConfig, EpisodesConfig
-from .tasks import CurvesConfig, EvaluationConfig, SinusoidConfig
+from .tasks import AnyTableConfig, CurvesConfig, EvaluationConfig, SinusoidConfig
 from .values import Count, NonNegative, Part, Seed, Size
 
 Model = MetaFunConfig | MAMLConfig | PrototypesConfig | MatchingConfig | LogisticConfig | LEOConfig
@@ -67,8 +67,8 @@ class Config:
     """
 
     model: Model = MetaFunConfig()
-    embedding: ConvNetConfig | None = None
-    tasks: SinusoidConfig | CurvesConfig | EpisodesConfig | CollectedConfig = SinusoidConfig()
+    embedding: ConvNetConfig | ColumnsConfig | None = None
+    tasks: SinusoidConfig | CurvesConfig | EpisodesConfig | CollectedConfig | AnyTableConfig = SinusoidConfig()
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     vary: dict[str, tuple[float, ...]] | None = None
@@ -87,9 +87,9 @@ class Config:
         if self.embedding is None:
             return self.model.build(*self.tasks.sizes, key)
         key_embedding, key_model = jax.random.split(key)
-        embedding = self.embedding.build(self.tasks.sizes[0], getattr(self.tasks, "image", None), key_embedding)
-        vectors = eqx.filter_eval_shape(embedding, jax.ShapeDtypeStruct((1, self.tasks.sizes[0]), float))
-        return Embedded(embedding, self.model.build(vectors.shape[1], self.tasks.sizes[1], key_model))
+        dx, dy = self.tasks.sizes
+        embedding = self.embedding.build((dx, dy), getattr(self.tasks, "image", None), key_embedding)
+        return Embedded(embedding, self.model.build(embedding.size, dy, key_model))
 
     def blank_model(self) -> Learner:
         """A model without numbers, only the shapes of its arrays."""

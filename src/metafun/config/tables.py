@@ -16,7 +16,7 @@ from ..tasks import collected as collecting
 from ..tasks.episodes import check
 from ..tasks.inputs import Inputs, Pixels, Unit, unit
 from ..tasks.rows import Rows, of_splits
-from .tasks import AS_THEY_ARE, EvaluationConfig
+from .tasks import AS_THEY_ARE, AsTrained, EvaluationConfig
 from .values import Count, NonNegative, Positive, Real, Size, TrainingSplit
 
 
@@ -32,7 +32,7 @@ class PixelsConfig:
 
 
 @dataclass(frozen=True)
-class EpisodesConfig:
+class EpisodesConfig(AsTrained):
     """`ways` classes a task, `shots` context rows and `queries` targets of each, from a table of features.
 
     Rows are scaled to length one, and in training `noise` of this length is added; or they are `pixels`. `features`,
@@ -148,7 +148,7 @@ class EpisodesConfig:
 
 
 @dataclass(frozen=True)
-class CollectedConfig:
+class CollectedConfig(AsTrained):
     """n context points, uniform in `context`, and up to `targets` others of a task, from a table of rows (x, y).
 
     The last `outputs` columns are y. A model is given each column with its `mean` taken off and divided by its

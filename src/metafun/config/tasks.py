@@ -2,15 +2,29 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
 
 from ..errors import InvalidConfig
+from ..frames import Frame, table_frame
 from ..tasks import Curves, Scale, Sinusoid
+from ..tasks.prior import LabelTables, NumberTables, Tables
 from ..tasks.rows import Rows
 from .values import Count, NonNegative, Positive, Real, Seed, Size
 
 # For outputs that a model takes as they are.
 AS_THEY_ARE = Scale((0.0,), (1.0,))
+
+
+class AsTrained:
+    """Tasks whose inputs and outputs are always given in the same way, and have as many columns as in training."""
+
+    takes_any_table = False
+
+    def frame(self: Any, X: np.ndarray, Y: np.ndarray | None) -> Frame:
+        """What is done to the rows of a context and to all that is asked with it."""
+        return Frame(self.prepare, self.output_scale)
 
 
 @dataclass(frozen=True)
@@ -29,7 +43,7 @@ class EvaluationConfig:
 
 
 @dataclass(frozen=True)
-class SinusoidConfig:
+class SinusoidConfig(AsTrained):
     """n context points, n uniform in `context`, and `targets` targets, at most `points` in all."""
 
     kind: Literal["sinusoid"] = "sinusoid"
@@ -74,7 +88,7 @@ class SinusoidConfig:
 
 
 @dataclass(frozen=True)
-class CurvesConfig:
+class CurvesConfig(AsTrained):
     """Noisy curves from a Gaussian process; each task draws its hyperparameters uniformly from their ranges.
 
     n context points and m targets, uniform in `context` and `targets`, but with n + m ≤ `points`. The noise is the
@@ -162,3 +176,62 @@ class CurvesConfig:
             targets=targets,
             points=points,
         )
+
+
+@dataclass(frozen=True)
+class AnyTableConfig:
+    """Small tables of every kind, with up to `columns` columns and, unless outputs are numbers, `classes` classes.
+
+    The logarithm of the number of context rows is uniform over `context`; there are up to `targets` targets.
+    """
+
+    kind: Literal["any-table"] = "any-table"
+    columns: Count = 16
+    classes: Size = 0
+    context: tuple[Count, Count] = (2, 256)
+    targets: Count = 64
+
+    trained_on = tested_on = "new tables"
+    takes_any_table = True
+    inputs = output_bounds = None
+
+    @property
+    def problem(self) -> str:
+        return "classification" if self.classes else "regression"
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        return self.columns, 0 if self.classes else 1
+
+    def resolved(self, validates: bool) -> "AnyTableConfig":
+        return self
+
+    def frame(self, X: np.ndarray, Y: np.ndarray | None) -> Frame:
+        return table_frame(X, None if self.classes else Y, self.columns)
+
+    def check(self) -> None:
+        if self.context[0] > self.context[1]:
+            raise InvalidConfig(f"tasks.context = {list(self.context)}, but the least comes first.")
+        if self.classes == 1:
+            raise InvalidConfig("tasks.classes = 1 leaves nothing to tell apart; give 2 or more, or 0 for regression.")
+
+    def training(self) -> Tables:
+        return self._tables(self.context, self.targets)
+
+    def validation(self) -> Tables:
+        return self.training()
+
+    def test(self, evaluation: EvaluationConfig) -> Iterator[tuple[str, Tables]]:
+        """With `shots` rows of context, or with any number as in training."""
+        if evaluation.ways is not None:
+            raise InvalidConfig("evaluation.ways is for episodes; these tables have any number of classes.")
+        targets = evaluation.targets or self.targets
+        if evaluation.shots is None:
+            yield "anyshot", self._tables(self.context, targets)
+        for n in evaluation.shots or ():
+            yield f"{n}shot", self._tables((n, n), targets)
+
+    def _tables(self, context: tuple[int, int], targets: int) -> Tables:
+        if self.classes:
+            return LabelTables(self.columns, context, targets, self.classes)
+        return NumberTables(self.columns, context, targets)

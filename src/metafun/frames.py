@@ -1,0 +1,114 @@
+"""How rows from outside become what a model is given, and how its answers become what was asked for."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+# Of the caller's kind: of NumPy in double precision for data from outside, or of JAX where a program is compiled.
+Rows = TypeVar("Rows", np.ndarray, Array)
+
+# The distance of the quartiles of a normal distribution, in standard deviations.
+QUARTILES = 1.349
+# In units of the scale: up to here numbers stay what they are, more or less; beyond, only their logarithm counts.
+BEND = 3.0
+# Outputs stop to count here.
+FAR = 15.0
+
+
+class Scale(Protocol):
+    """Outputs as a model has them, and back."""
+
+    @property
+    def deviation(self) -> Any: ...
+
+    def __call__(self, rows: Rows) -> Rows: ...
+
+    def back(self, rows: Rows) -> Rows: ...
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What is done to inputs and outputs of one task."""
+
+    inputs: Callable[[Any], Any]
+    outputs: Scale
+
+
+@dataclass(frozen=True)
+class Standard:
+    """Columns by the robust statistics of a context. NaN is missing, and stays so."""
+
+    middle: Any
+    deviation: Any
+
+    @classmethod
+    def of(cls, rows: Rows) -> Self:
+        """Median and distance of the quartiles, or where these agree the standard deviation, or 1."""
+        xp = _library(rows)
+        # A column that nothing is known of would make NumPy warn.
+        known = xp.where((~xp.isnan(rows)).any(0), rows, 0.0)
+        low, middle, high = xp.nanquantile(known, np.array([0.25, 0.5, 0.75]), axis=0)
+        quartiles, deviation = (high - low) / QUARTILES, xp.nanstd(known, axis=0)
+        # What differs by rounding alone does not differ.
+        least = 8 * np.finfo(known.dtype).eps * abs(middle)
+        width = xp.where(quartiles > least, quartiles, deviation)
+        return cls(middle, xp.where(width > least, width, 1.0))
+
+    def __call__(self, rows: Rows) -> Rows:
+        return (rows - self.middle) / self.deviation
+
+    def back(self, rows: Rows) -> Rows:
+        return rows * self.deviation + self.middle
+
+
+class Limited(Standard):
+    """The same, but nothing lies farther out than `FAR`."""
+
+    def __call__(self, rows: Rows) -> Rows:
+        return _library(rows).clip(super().__call__(rows), -FAR, FAR)
+
+
+def bent(rows: Rows) -> Rows:
+    """Numbers far out drawn in, so that one of them cannot drown the others: 3 arsinh(x/3)."""
+    return BEND * _library(rows).arcsinh(rows / BEND)
+
+
+def table_frame(X: Float[np.ndarray, "n d"], Y: Float[np.ndarray, "n k"] | None, columns: int) -> Frame:
+    """A table as models of any table are given it: standardised by its context, in `columns` columns.
+
+    Columns that are left over are missing. Where X has more, its principal components take their place, all of them
+    scaled by the width of the first.
+    """
+    standard = Standard.of(X)
+
+    def even(rows: Any) -> Any:
+        return bent(standard(rows))
+
+    turn = _principal(even(X), columns) if X.shape[1] > columns else None
+
+    def inputs(rows: Any) -> Any:
+        xp, rows = _library(rows), even(rows)
+        if turn is not None:
+            rows = xp.where(xp.isnan(rows), 0.0, rows) @ turn
+        return xp.pad(rows, ((0, 0), (0, columns - rows.shape[1])), constant_values=np.nan)
+
+    return Frame(inputs, Limited.of(np.zeros((1, 1)) if Y is None else Y))
+
+
+def _principal(rows: Float[np.ndarray, "n d"], columns: int) -> Float[np.ndarray, "d c"]:
+    """Onto the directions in which the rows differ most, as many as there are, the first with deviation 1."""
+    rows = np.where(np.isnan(rows), 0.0, rows)
+    _, sizes, directions = np.linalg.svd(rows - rows.mean(0), full_matrices=False)
+    kept = min(columns, max(1, int((sizes > 1e-9 * max(sizes[0], 1e-300)).sum())))
+    # The sign of a direction means nothing; one is chosen, so that the same rows give the same numbers.
+    directions = directions[:kept] * np.sign(directions[:kept].sum(1, keepdims=True) + 1e-300)
+    return directions.T / max(sizes[0] / np.sqrt(len(rows)), 1e-12)
+
+
+def _library(rows: Any) -> Any:
+    return jnp if isinstance(rows, jax.Array) else np

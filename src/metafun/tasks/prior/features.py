@@ -1,0 +1,44 @@
+"""Columns as tables have them: correlated, skewed, in steps, with gaps."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+# The most classes a column of integers has.
+LEVELS = 8
+
+
+def correlated(key: PRNGKeyArray, rows: int, columns: int) -> Float[Array, "n d"]:
+    """Standard normal columns that share some of a few hidden causes, from none to nearly all."""
+    key_own, key_causes, key_mixing, key_rank, key_share = jax.random.split(key, 5)
+    own = jax.random.normal(key_own, (rows, columns))
+    causes = jax.random.normal(key_causes, (rows, columns))
+    rank = jax.random.randint(key_rank, (), 1, columns + 1)
+    mixing = jnp.where(jnp.arange(columns)[:, None] < rank, jax.random.normal(key_mixing, (columns, columns)), 0)
+    mixing = mixing / jnp.linalg.norm(mixing, axis=0)
+    share = jnp.maximum(jax.random.uniform(key_share, minval=-1.0, maxval=0.95), 0)
+    return jnp.sqrt(1 - share) * own + jnp.sqrt(share) * causes @ mixing
+
+
+def warped(key: PRNGKeyArray, z: Float[Array, "n d"]) -> Float[Array, "n d"]:
+    """Each normal column through a map of its own: most stay, some become even, skewed, heavy-tailed or integers."""
+    columns = z.shape[1]
+    key_kind, key_strength, key_levels, key_order = jax.random.split(key, 4)
+    strength = jax.random.uniform(key_strength, (columns,), minval=0.3, maxval=1.2)
+    levels = jax.random.randint(key_levels, (columns,), 2, LEVELS + 1)
+    even = jax.scipy.stats.norm.cdf(z)
+    step = jnp.minimum(jnp.floor(even * levels), levels - 1).astype(int)
+    # Integers that stand for categories are in no order.
+    names = jax.vmap(lambda k: jax.random.permutation(k, LEVELS))(jax.random.split(key_order, columns))
+    named = jnp.take_along_axis(names, step.T, axis=1).T
+    kinds = jnp.stack([z, even, jnp.exp(strength * z), z + strength * z**3, step + 0.0 * z, named + 0.0 * z])
+    chances = jnp.log(jnp.array([0.6, 0.08, 0.1, 0.06, 0.08, 0.08]))
+    kind = jax.random.categorical(key_kind, chances, shape=(columns,))
+    return kinds[kind, :, jnp.arange(columns)].T
+
+
+def with_gaps(key: PRNGKeyArray, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
+    """In one table of five some entries are missing, each with the same chance of up to 30 %."""
+    key_rate, key_gaps = jax.random.split(key)
+    rate = jnp.maximum(jax.random.uniform(key_rate, minval=-1.2, maxval=0.3), 0)
+    return jnp.where(jax.random.bernoulli(key_gaps, rate, x.shape), jnp.nan, x)

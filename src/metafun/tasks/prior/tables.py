@@ -1,0 +1,160 @@
+"""Small tables of every kind, made up as they are needed: what a model that is to work on any table learns from."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from ...frames import FAR, Limited, Standard, bent
+from ...task import Points, Task
+from ..tasks import Tasks
+from . import features, functions
+
+
+class Tables(Tasks):
+    """Up to `columns` columns; n context rows, the logarithm of n uniform over `context`, and `targets` others.
+
+    A column that is not there is missing in every row. Numbers are standardised by the context, as `fit` does.
+    """
+
+    columns: int = eqx.field(static=True)
+    context: tuple[int, int] = eqx.field(static=True)
+    targets: int = eqx.field(static=True)
+
+    def oracle(self, key: PRNGKeyArray, task: Task) -> None:
+        return None
+
+    @property
+    def rows(self) -> int:
+        return self.context[1] + self.targets
+
+    def context_size(self, key: PRNGKeyArray) -> Int[Array, ""]:
+        least, most = self.context
+        size = jnp.exp(jax.random.uniform(key, minval=jnp.log(least), maxval=jnp.log(most + 1)))
+        return jnp.clip(size.astype(int), least, most)
+
+    def used_columns(self, key: PRNGKeyArray) -> tuple[Bool[Array, " d"], Bool[Array, " d"]]:
+        """Which columns there are, and which of them tell anything."""
+        key_count, key_rate, key_used = jax.random.split(key, 3)
+        there = jnp.arange(self.columns) < jax.random.randint(key_count, (), 1, self.columns + 1)
+        rate = jax.random.uniform(key_rate, minval=0.3, maxval=1.5)
+        used = there & (
+            jax.random.bernoulli(key_used, jnp.minimum(rate, 1), there.shape) | (jnp.arange(self.columns) < 1)
+        )
+        return there, used
+
+    def split(
+        self, n: Int[Array, ""], x: Float[Array, "rows d"], y: Float[Array, "rows k"], judged: Bool[Array, " rows"]
+    ) -> Task:
+        """The first n rows are the context; the `targets` last ones that are judged the target."""
+        most = self.context[1]
+        own = jnp.arange(most) < n
+        standard = Standard.of(jnp.where(own[:, None], x[:most], jnp.nan))
+        x = bent(standard(x))
+        return Task(Points(x[:most], y[:most], own), Points(x[most:], y[most:], judged[most:]))
+
+
+class NumberTables(Tables):
+    """Regression: y is a random function of the columns, with noise; some columns are made from y instead."""
+
+    def sample(self, key: PRNGKeyArray) -> Task:
+        keys = jax.random.split(key, 12)
+        there, used = self.used_columns(keys[0])
+        z = features.correlated(keys[1], self.rows, self.columns)
+        f = functions.draw(keys[2], jnp.where(used, z, 0), 1)
+        noise = jnp.exp(jax.random.uniform(keys[3], minval=jnp.log(0.02), maxval=jnp.log(2.0)))
+        heavy = jax.random.bernoulli(keys[4], 0.2)
+        sizes = jnp.exp(heavy * jax.random.normal(keys[4], f.shape))
+        y = f + noise * sizes * jax.random.normal(keys[5], f.shape)
+        # Causes are not always the inputs: in some tables columns follow from y.
+        follows = jax.random.bernoulli(keys[6], 0.25) & jax.random.bernoulli(keys[7], 0.5, (self.columns,))
+        echo = jax.random.normal(keys[8], (self.columns,)) * y
+        z = jnp.where(follows, (z + echo) / jnp.sqrt(1 + jnp.square(echo).mean(0)), z)
+        y = jnp.where(jax.random.bernoulli(keys[9], 0.15), jnp.exp(y / (1 + noise)), y)
+        x = features.with_gaps(keys[10], features.warped(keys[11], z))
+        n = self.context_size(jax.random.fold_in(key, 0))
+        task = self.split(n, jnp.where(there, x, jnp.nan), y, jnp.ones(self.rows, bool))
+        scale = Limited.of(jnp.where(task.context.mask[:, None], task.context.y, jnp.nan))
+        context, target = scale(task.context.y), scale(task.target.y)
+        # Of a target that lies far beyond all that the context shows, nothing can be learned.
+        judged = abs(target[:, 0]) < FAR
+        return Task(
+            Points(task.context.x, context, task.context.mask),
+            Points(task.target.x, target, task.target.mask & judged),
+        )
+
+
+class LabelTables(Tables):
+    """Classification with 2 to `classes` classes, as often as chance has it or, in half of the tables, evenly shown."""
+
+    classes: int = eqx.field(static=True)
+
+    def sample(self, key: PRNGKeyArray) -> Task:
+        keys = jax.random.split(key, 12)
+        there, used = self.used_columns(keys[0])
+        count = jnp.exp(jax.random.uniform(keys[1], minval=jnp.log(2.0), maxval=jnp.log(self.classes + 1.0)))
+        ways = jnp.clip(count.astype(int), 2, self.classes)
+        shares = self._shares(keys[2], ways)
+        z = features.correlated(keys[3], self.rows, self.columns)
+
+        cluster = jax.random.categorical(keys[4], jnp.log(shares), shape=(self.rows,))
+        clustered = self._clustered(keys[5], z, cluster, used)
+        is_clustered = jax.random.bernoulli(keys[6], 0.5)
+        scores = functions.draw(keys[7], jnp.where(used, z, 0), self.classes)
+        labels = jnp.where(
+            jax.random.bernoulli(keys[8], 0.3), _by_threshold(scores[:, 0], shares), _by_largest(scores, shares)
+        )
+        labels = jnp.where(is_clustered, cluster, labels)
+        labels = self._noisy(keys[9], labels, shares)
+
+        x = features.warped(keys[10], jnp.where(is_clustered, clustered, z))
+        x = jnp.where(there, features.with_gaps(keys[11], x), jnp.nan)
+        n = self.context_size(jax.random.fold_in(key, 0))
+        order = _evenly(labels, self.classes, self.context[1])
+        order = jnp.where(jax.random.bernoulli(jax.random.fold_in(key, 1), 0.5), order, jnp.arange(self.rows))
+        x, labels = x[order], labels[order]
+        shown = jnp.zeros(self.classes, bool).at[labels].max(jnp.arange(self.rows) < n)
+        return self.split(n, x, jax.nn.one_hot(labels, self.classes), shown[labels])
+
+    def _shares(self, key: PRNGKeyArray, ways: Int[Array, ""]) -> Float[Array, " c"]:
+        """How often the classes are; those beyond `ways` never."""
+        key_kind, key_shares = jax.random.split(key)
+        logits = jax.random.uniform(key_kind, maxval=1.5) * jax.random.normal(key_shares, (self.classes,))
+        return jax.nn.softmax(jnp.where(jnp.arange(self.classes) < ways, logits, -jnp.inf))
+
+    def _clustered(
+        self, key: PRNGKeyArray, z: Float[Array, "n d"], cluster: Int[Array, " n"], used: Bool[Array, " d"]
+    ) -> Float[Array, "n d"]:
+        """A Gaussian for each class, with a middle of its own and a width that may be its own."""
+        key_apart, key_middle, key_own, key_width, key_pull = jax.random.split(key, 5)
+        apart = jnp.exp(jax.random.uniform(key_apart, minval=jnp.log(0.3), maxval=jnp.log(4.0)))
+        pull = jnp.exp(0.8 * jax.random.normal(key_pull, (self.columns,)))
+        middles = jnp.where(used, apart * pull * jax.random.normal(key_middle, (self.classes, self.columns)), 0)
+        own = jax.random.uniform(key_own, maxval=0.6)
+        widths = jnp.exp(own * jax.random.normal(key_width, (self.classes, self.columns)))
+        moved = middles[cluster] + widths[cluster] * z
+        return (moved - moved.mean(0)) / moved.std(0)
+
+    def _noisy(self, key: PRNGKeyArray, labels: Int[Array, " n"], shares: Float[Array, " c"]) -> Int[Array, " n"]:
+        """In one table of three, some labels are wrong."""
+        key_rate, key_where, key_what = jax.random.split(key, 3)
+        rate = jnp.maximum(jax.random.uniform(key_rate, minval=-0.4, maxval=0.2), 0)
+        others = jax.random.categorical(key_what, jnp.log(shares), shape=labels.shape)
+        return jnp.where(jax.random.bernoulli(key_where, rate, labels.shape), others, labels)
+
+
+def _by_threshold(score: Float[Array, " n"], shares: Float[Array, " c"]) -> Int[Array, " n"]:
+    """Classes one above the other along the score, each with its share of the rows."""
+    rank = jnp.argsort(jnp.argsort(score)) / len(score)
+    return jnp.minimum((rank[:, None] >= jnp.cumsum(shares)).sum(1), len(shares) - 1)
+
+
+def _by_largest(scores: Float[Array, "n c"], shares: Float[Array, " c"]) -> Int[Array, " n"]:
+    """The class with the largest score; frequent ones have a head start."""
+    return jnp.argmax(scores + jnp.log(shares), axis=1)
+
+
+def _evenly(labels: Int[Array, " n"], classes: int, most: int) -> Int[Array, " n"]:
+    """An order in which the first rows show every class as often as every other, as long as there are rows of it."""
+    shown = jnp.cumsum(jax.nn.one_hot(labels, classes), axis=0)[jnp.arange(len(labels)), labels]
+    return jnp.argsort(jnp.where(jnp.arange(len(labels)) < most, shown, jnp.inf), stable=True)
