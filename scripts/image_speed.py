@@ -14,7 +14,7 @@ import time
 import jax
 import jax.numpy as jnp
 
-from metafun.embedding import ConvNet
+from metafun.convnet import ConvNet
 
 IMAGES, STEPS, SEEDS, SIDE = 6144, 20, 3, 28
 

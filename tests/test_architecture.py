@@ -16,7 +16,7 @@ FLOORS = [
     {"runs"},
     {"training", "evaluation", "checkpoint"},
     {"config"},
-    {"columns"},
+    {"columns", "convnet"},
     {"stochastic", "embedding"},
     {"model", "tasks", "baselines"},
     {"regularisers", "data", "gp"},

@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 from metafun import Run, load_config
 from metafun.cli import app
 from metafun.config import parse_config
+from metafun.convnet import ConvNet
 from metafun.data import Table
 from metafun.data.columns import read_csv
 from metafun.data.stored import save
-from metafun.embedding import ConvNet
 from metafun.errors import InvalidConfig, InvalidData
 from metafun.evaluation import TASKS_AT_A_TIME, _at_a_time
 from metafun.plots import draw
@@ -110,7 +110,7 @@ def test_a_convolution_is_one():
     """The first block, before it is pooled, against JAX's own convolution and group normalisation by hand."""
     net = ConvNet((6, 7), [3, 4], 2, key=jax.random.key(0))
     x = jax.random.normal(jax.random.key(1), (3, 126))
-    kernel = net.kernels[0].reshape(3, 3, 3, 4)
+    kernel = net.blocks[0].kernel.reshape(3, 3, 3, 4)
     dimensions = ("NHWC", "HWIO", "NHWC")
     h = jax.lax.conv_general_dilated(x.reshape(3, 6, 7, 3), kernel, (1, 1), "SAME", dimension_numbers=dimensions)
     groups = h.reshape(3, 6, 7, 2, 2)
@@ -120,9 +120,11 @@ def test_a_convolution_is_one():
     np.testing.assert_allclose(net(x), expected.reshape(3, -1), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("looks", ["false", "true"])
 @pytest.mark.parametrize("preset", ["omniglot-5way-1shot", "omniglot-prototypes"])
-def test_a_prediction_depends_on_nothing_else_that_is_asked(folder, preset):
+def test_a_prediction_depends_on_nothing_else_that_is_asked(folder, preset, looks):
     settings = [s for s in SMALL if preset != "omniglot-prototypes" or not s.startswith("model")]
+    settings.append(f"embedding.looks={looks}")
     config = load_config(preset, [*settings, f"tasks.data={folder / 'drawings'}"]).resolved()
     # Before training it would say the same of everything.
     arrays, rest = eqx.partition(config.build_model(jax.random.key(0)), eqx.is_array)
@@ -144,10 +146,10 @@ def test_tasks_of_images_are_predicted_few_at_a_time(folder):
 
 def test_the_embedding_is_trained_with_the_model(folder, tmp_path):
     run = Run.create(tmp_path / "run", configuration(folder))
-    before = run.config.build_model(jax.random.split(jax.random.key(0))[0]).embedding.kernels[0]
+    before = run.config.build_model(jax.random.split(jax.random.key(0))[0]).embedding.blocks[0].kernel
     for _ in run.train():
         pass
-    assert not np.allclose(run.model().embedding.kernels[0], before)
+    assert not np.allclose(run.model().embedding.blocks[0].kernel, before)
     assert Run(run.path).config == run.config
 
 

@@ -8,7 +8,7 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 from ..columns import Columns, Relation, ToClasses, ToNumbers
-from ..embedding import ConvNet
+from ..convnet import ConvNet
 from ..errors import InvalidConfig
 from ..nn import MLP
 from .values import Count, Depth
@@ -18,7 +18,7 @@ from .values import Count, Depth
 class ConvNetConfig:
     """`blocks` of convolution, normalisation in `groups` of channels, ReLU and pooling, each with `channels`.
 
-    Half `precision` takes half the memory, and on a GPU two thirds of the time.
+    If it `looks`, the context takes part in the normalisation. Half `precision` takes half the memory.
     """
 
     kind: Literal["convnet"] = "convnet"
@@ -26,6 +26,7 @@ class ConvNetConfig:
     channels: Count = 64
     groups: Count = 8
     precision: Literal["float32", "bfloat16"] = "float32"
+    looks: bool = False
 
     def build(self, sizes: tuple[int, int], image: tuple[int, int] | None, key: PRNGKeyArray) -> ConvNet:
         if image is None:
@@ -37,7 +38,12 @@ class ConvNetConfig:
                 f"embedding.channels = {self.channels} cannot be divided into embedding.groups = {self.groups}."
             )
         return ConvNet(
-            image, [sizes[0] // math.prod(image), *[self.channels] * self.blocks], self.groups, self.precision, key=key
+            image,
+            [sizes[0] // math.prod(image), *[self.channels] * self.blocks],
+            self.groups,
+            self.precision,
+            self.looks,
+            key=key,
         )
 
 
