@@ -1,7 +1,11 @@
 """Shapes and types are checked in every test; compiled programs are kept between runs of the suite."""
 
 import itertools
+import os
 from pathlib import Path
+
+# XLA's newer way to fuse operations doubles the time that a program takes to compile, and most here run once.
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false"
 
 from jaxtyping import install_import_hook
 

@@ -44,7 +44,9 @@ class Block(eqx.Module):
         self.groups, self.precision = groups, precision
 
     def convolve(self, h: Float[Array, "m a b i"]) -> Float[Array, "m a b o"]:
-        return (_windows(h.astype(self.precision)) @ self.kernel.astype(self.precision)).astype(self.scale.dtype)
+        # cuBLAS refuses half-precision products over the nine numbers that the first block sees.
+        precision = self.precision if h.shape[-1] % 8 == 0 else self.scale.dtype
+        return (_windows(h.astype(precision)) @ self.kernel.astype(precision)).astype(self.scale.dtype)
 
     def normalise(self, h: Float[Array, "m a b o"], seen: Moments | None) -> Float[Array, "m a b o"]:
         grouped = h.reshape(*h.shape[:3], self.groups, -1)

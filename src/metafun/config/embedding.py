@@ -16,7 +16,9 @@ from .values import Count, Depth
 
 @dataclass(frozen=True)
 class ConvNetConfig:
-    """`blocks` of convolution, normalisation in `groups` of channels, ReLU and pooling, each with `channels`.
+    """`blocks` of convolution, normalisation in `groups` of channels, ReLU and pooling.
+
+    The first block has `channels`, each further one `growth` times as many as the one before.
 
     If it `looks`, the context takes part in the normalisation. Half `precision` takes half the memory.
     """
@@ -24,6 +26,7 @@ class ConvNetConfig:
     kind: Literal["convnet"] = "convnet"
     blocks: Depth = 4
     channels: Count = 64
+    growth: Count = 1
     groups: Count = 8
     precision: Literal["float32", "bfloat16"] = "float32"
     looks: bool = False
@@ -37,9 +40,10 @@ class ConvNetConfig:
             raise InvalidConfig(
                 f"embedding.channels = {self.channels} cannot be divided into embedding.groups = {self.groups}."
             )
+        widths = [self.channels * self.growth**block for block in range(self.blocks)]
         return ConvNet(
             image,
-            [sizes[0] // math.prod(image), *[self.channels] * self.blocks],
+            [sizes[0] // math.prod(image), *widths],
             self.groups,
             self.precision,
             self.looks,
