@@ -20,7 +20,7 @@ class ConvNetConfig:
 
     The first block has `channels`, each further one `growth` times as many as the one before.
 
-    If it `looks`, the context takes part in the normalisation. Half `precision` takes half the memory.
+    Products in half `precision` take half the memory.
     """
 
     kind: Literal["convnet"] = "convnet"
@@ -29,7 +29,6 @@ class ConvNetConfig:
     growth: Count = 1
     groups: Count = 8
     precision: Literal["float32", "bfloat16"] = "float32"
-    looks: bool = False
 
     def build(self, sizes: tuple[int, int], image: tuple[int, int] | None, key: PRNGKeyArray) -> ConvNet:
         if image is None:
@@ -46,7 +45,6 @@ class ConvNetConfig:
             [sizes[0] // math.prod(image), *widths],
             self.groups,
             self.precision,
-            self.looks,
             key=key,
         )
 
