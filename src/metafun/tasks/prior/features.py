@@ -2,7 +2,9 @@
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from ...likelihoods import masked_mean
 
 # The most classes a column of integers has.
 LEVELS = 8
@@ -35,6 +37,29 @@ def warped(key: PRNGKeyArray, z: Float[Array, "n d"]) -> Float[Array, "n d"]:
     chances = jnp.log(jnp.array([0.6, 0.08, 0.1, 0.06, 0.08, 0.08]))
     kind = jax.random.categorical(key_kind, chances, shape=(columns,))
     return kinds[kind, :, jnp.arange(columns)].T
+
+
+def principal(x: Float[Array, "n d"], own: Bool[Array, " n"], count: int) -> Float[Array, "n c"]:
+    """Components in the order of their variance over the rows that are `own`, the first with deviation 1.
+
+    Those without variance are missing. Found by a few power iterations each, which is near enough for tables that are
+    made up.
+    """
+    centred = jnp.where(own[:, None], x - masked_mean(x, own), 0)
+    spread = centred.T @ centred / jnp.maximum(own.sum(), 1)
+
+    def component(spread: Float[Array, "d d"], start: Float[Array, " d"]) -> tuple[Array, tuple[Array, Array]]:
+        v = start
+        for _ in range(6):
+            v = spread @ v
+            v = v / jnp.maximum(jnp.linalg.norm(v), 1e-12)
+        variance = v @ spread @ v
+        return spread - variance * jnp.outer(v, v), (v, variance)
+
+    starts = jnp.ones((count, x.shape[1])) + jnp.cos(jnp.arange(count * x.shape[1]).reshape(count, -1))
+    _, (directions, variances) = jax.lax.scan(component, spread, starts)
+    found = x @ directions.T / jnp.sqrt(jnp.maximum(variances[0], 1e-12))
+    return jnp.where(variances > 1e-4 * variances[0], found, jnp.nan)
 
 
 def with_gaps(key: PRNGKeyArray, x: Float[Array, "n d"]) -> Float[Array, "n d"]:

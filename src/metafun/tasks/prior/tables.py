@@ -25,6 +25,11 @@ class Tables(Tasks):
         return None
 
     @property
+    def drawn(self) -> int:
+        """Columns that are drawn: some tables have twice as many, and are given by their principal components."""
+        return 2 * self.columns
+
+    @property
     def rows(self) -> int:
         return self.context[1] + self.targets
 
@@ -35,11 +40,13 @@ class Tables(Tasks):
 
     def used_columns(self, key: PRNGKeyArray) -> tuple[Bool[Array, " d"], Bool[Array, " d"]]:
         """Which columns there are, and which of them tell anything."""
-        key_count, key_rate, key_used = jax.random.split(key, 3)
-        there = jnp.arange(self.columns) < jax.random.randint(key_count, (), 1, self.columns + 1)
+        key_wide, key_count, key_rate, key_used = jax.random.split(key, 4)
+        is_wide = jax.random.bernoulli(key_wide, 0.2)
+        count = jax.random.randint(key_count, (), 1, self.columns + 1) + is_wide * self.columns
+        there = jnp.arange(self.drawn) < count
         rate = jax.random.uniform(key_rate, minval=0.3, maxval=1.5)
         used = there & (
-            jax.random.bernoulli(key_used, jnp.minimum(rate, 1), there.shape) | (jnp.arange(self.columns) < 1)
+            jax.random.bernoulli(key_used, jnp.minimum(rate, 1), there.shape) | (jnp.arange(self.drawn) < 1)
         )
         return there, used
 
@@ -51,6 +58,9 @@ class Tables(Tasks):
         own = jnp.arange(most) < n
         standard = Standard.of(jnp.where(own[:, None], x[:most], jnp.nan))
         x = bent(standard(x))
+        components = features.principal(jnp.nan_to_num(x), jnp.arange(len(x)) < n, self.columns)
+        is_wide = ~jnp.isnan(x[:, self.columns]).all()
+        x = jnp.where(is_wide, components, x[:, : self.columns])
         return Task(Points(x[:most], y[:most], own), Points(x[most:], y[most:], judged[most:]))
 
 
@@ -60,15 +70,15 @@ class NumberTables(Tables):
     def sample(self, key: PRNGKeyArray) -> Task:
         keys = jax.random.split(key, 12)
         there, used = self.used_columns(keys[0])
-        z = features.correlated(keys[1], self.rows, self.columns)
+        z = features.correlated(keys[1], self.rows, self.drawn)
         f = functions.draw(keys[2], jnp.where(used, z, 0), 1)
         noise = jnp.exp(jax.random.uniform(keys[3], minval=jnp.log(0.02), maxval=jnp.log(2.0)))
         heavy = jax.random.bernoulli(keys[4], 0.2)
         sizes = jnp.exp(heavy * jax.random.normal(keys[4], f.shape))
         y = f + noise * sizes * jax.random.normal(keys[5], f.shape)
         # Causes are not always the inputs: in some tables columns follow from y.
-        follows = jax.random.bernoulli(keys[6], 0.25) & jax.random.bernoulli(keys[7], 0.5, (self.columns,))
-        echo = jax.random.normal(keys[8], (self.columns,)) * y
+        follows = jax.random.bernoulli(keys[6], 0.25) & jax.random.bernoulli(keys[7], 0.5, (self.drawn,))
+        echo = jax.random.normal(keys[8], (self.drawn,)) * y
         z = jnp.where(follows, (z + echo) / jnp.sqrt(1 + jnp.square(echo).mean(0)), z)
         y = jnp.where(jax.random.bernoulli(keys[9], 0.15), jnp.exp(y / (1 + noise)), y)
         x = features.with_gaps(keys[10], features.warped(keys[11], z))
@@ -95,7 +105,7 @@ class LabelTables(Tables):
         count = jnp.exp(jax.random.uniform(keys[1], minval=jnp.log(2.0), maxval=jnp.log(self.classes + 1.0)))
         ways = jnp.clip(count.astype(int), 2, self.classes)
         shares = self._shares(keys[2], ways)
-        z = features.correlated(keys[3], self.rows, self.columns)
+        z = features.correlated(keys[3], self.rows, self.drawn)
 
         cluster = jax.random.categorical(keys[4], jnp.log(shares), shape=(self.rows,))
         clustered = self._clustered(keys[5], z, cluster, used)
@@ -128,10 +138,10 @@ class LabelTables(Tables):
         """A Gaussian for each class, with a middle of its own and a width that may be its own."""
         key_apart, key_middle, key_own, key_width, key_pull = jax.random.split(key, 5)
         apart = jnp.exp(jax.random.uniform(key_apart, minval=jnp.log(0.3), maxval=jnp.log(4.0)))
-        pull = jnp.exp(0.8 * jax.random.normal(key_pull, (self.columns,)))
-        middles = jnp.where(used, apart * pull * jax.random.normal(key_middle, (self.classes, self.columns)), 0)
+        pull = jnp.exp(0.8 * jax.random.normal(key_pull, (self.drawn,)))
+        middles = jnp.where(used, apart * pull * jax.random.normal(key_middle, (self.classes, self.drawn)), 0)
         own = jax.random.uniform(key_own, maxval=0.6)
-        widths = jnp.exp(own * jax.random.normal(key_width, (self.classes, self.columns)))
+        widths = jnp.exp(own * jax.random.normal(key_width, (self.classes, self.drawn)))
         moved = middles[cluster] + widths[cluster] * z
         return (moved - moved.mean(0)) / moved.std(0)
 
