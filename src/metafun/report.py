@@ -24,6 +24,14 @@ PUBLISHED_CURVES = {
     "gp-bnp": ("TNP-D", 1.39),
     "gp-bnp-matern": ("TNP-D", 0.95),
 }
+# Accuracies on Omniglot, in per cent, as their authors published them.
+PUBLISHED_IMAGES = {
+    "conditional neural processes (Garnelo et al., 2018)": (95.3, 98.5, 89.9, 96.8),
+    "prototypical networks (Snell et al., 2017)": (98.8, 99.7, 96.0, 98.9),
+    "MAML (Finn et al., 2017)": (98.7, 99.9, 95.8, 98.9),
+    "VERSA (Gordon et al., 2019)": (99.70, 99.75, 97.66, 98.77),
+}
+SETTINGS = ("5way_1shot", "5way_5shot", "20way_1shot", "20way_5shot")
 _LARGE_BATCHES = {"training.batch=48", "training.schedule=cosine", "training.warmup=100"}
 CHOICES: dict[str, set[str]] = {
     "the preset": set(),
@@ -170,6 +178,25 @@ def render_estimators(results: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
+def render_images(results: Path) -> str:
+    """Omniglot: accuracies of each recorded run in the four usual settings, beside published ones."""
+    columns = (name.replace("way_", "-way ").replace("shot", "-shot") for name in SETTINGS)
+    lines = [f"| accuracy, % | {' | '.join(columns)} | GPU seconds | images/s |", "|---|---|---|---|---|---|---|"]
+    for name, values in PUBLISHED_IMAGES.items():
+        lines.append(f"| {name} | {' | '.join(f'{value:.2f}' for value in values)} | | |")
+    lines += map(_images_row, _records(results / "omniglot.jsonl"))
+    return "\n".join(lines) + "\n"
+
+
+def render_image_speed(results: Path) -> str:
+    """How fast the convolutional embedding is, by its width and precision."""
+    lines = ["| channels | precision | images/s | TFLOP/s |", "|---|---|---|---|"]
+    for record in _records(results / "image-speed.jsonl"):
+        rate, teraflops = record["images_per_second"], record["teraflops"]
+        lines.append(f"| {record['channels']} | {record['precision']} | {rate:,.0f} | {teraflops:.0f} |")
+    return "\n".join(lines) + "\n"
+
+
 TABLES = {
     "sinusoid": render_sinusoid,
     "features": render_features,
@@ -181,6 +208,8 @@ TABLES = {
     "choices": render_choices,
     "shipped": render_shipped,
     "estimators": render_estimators,
+    "images": render_images,
+    "image-speed": render_image_speed,
 }
 PAGES = ("README.md", "docs/deviations.md", "docs/estimators.md", "docs/uncertainty.md")
 
@@ -280,6 +309,27 @@ def _curves_row(record: dict[str, Any], shots: int) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def _images_row(record: dict[str, Any]) -> str:
+    found = [record["metrics"].get(f"accuracy_{setting}") for setting in SETTINGS]
+    cells = [
+        f"`{record['command']}`" if "command" in record else _train_command(record),
+        *("" if value is None else _percent(value) for value in found),
+        f"{record['train_seconds']:.0f}" if "train_seconds" in record else "",
+        f"{_images_per_step(record) * record['steps_per_second']:,.0f}" if "steps_per_second" in record else "",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _images_per_step(record: dict[str, Any]) -> int:
+    config = tomllib.loads(record["config"])
+    tasks, training = config["tasks"], config["training"]
+    return tasks["ways"] * (tasks["shots"] + tasks["queries"]) * training["batch"] * len(training["seeds"])
+
+
+def _percent(value: dict[str, Any]) -> str:
+    return f"{100 * value['mean']:.2f}" + ("" if value["std"] is None else f" ± {100 * value['std']:.2f}")
+
+
 def _train_command(record: dict[str, Any]) -> str:
     return f"`metafun train {_arguments(record, record['run'])}`"
 
@@ -313,7 +363,7 @@ def _features_row(record: dict[str, Any]) -> str:
     ece = next(value for name, value in record["metrics"].items() if name.startswith("ece"))
     cells = (
         f"`metafun protocol {_arguments(record, preset)} --data {config['tasks']['data']}`",
-        f"{100 * accuracy['mean']:.2f}" + ("" if accuracy["std"] is None else f" ± {100 * accuracy['std']:.2f}"),
+        _percent(accuracy),
         f"± {100 * accuracy['interval']:.2f}",
         f"{ece['mean']:.3f}",
         f"{record['validation']['step']:,}",

@@ -1,0 +1,42 @@
+"""What the embedding of a trained run is worth by itself: the class with the nearest mean, and nothing else learned.
+
+python scripts/nearest_mean.py RUN >> results/omniglot.jsonl
+"""
+
+import json
+import sys
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from metafun import Run
+from metafun.config.baselines import PrototypesConfig
+from metafun.embedding import Embedded
+from metafun.evaluation import evaluate
+
+
+def main(folder: str) -> None:
+    run = Run(folder)
+    models = run.models()
+    assert isinstance(models, Embedded)
+    mean = PrototypesConfig(layers=0).build(models.embedding.size, 0, jax.random.key(0))
+    seeds = len(run.config.training.seeds)
+    means = jax.tree.map(lambda leaf: jnp.stack([leaf] * seeds) if eqx.is_array(leaf) else leaf, mean)
+    ways, shots = run.config.tasks.ways, (1, 5)
+    config = replace(run.config, evaluation=replace(run.config.evaluation, ways=(ways,), shots=shots))
+    line = {
+        "run": run.path.name,
+        "head": "nearest mean",
+        "metrics": evaluate(Embedded(models.embedding, means), config),
+        "test_tasks": config.evaluation.tasks,
+        "device": jax.local_devices()[0].device_kind,
+        "command": f"python scripts/nearest_mean.py {folder}",
+        "config": config.to_toml(),
+    }
+    print(json.dumps(line))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
