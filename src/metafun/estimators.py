@@ -27,7 +27,7 @@ from .frames import Frame
 from .likelihoods import Gaussian
 from .progress import watched
 from .stochastic import StochasticMetaFun
-from .trained import SHIPPED, Trained, locate, open_trained
+from .trained import Trained, locate, open_trained
 
 # Bounds the memory of a prediction: this many rows are predicted at a time.
 ROWS_AT_A_TIME = 4096
@@ -45,7 +45,10 @@ class FewShot(BaseEstimator):
     frame_: Frame
 
     def __init__(self, checkpoint: str | Path | Trained | None = None):
-        """`checkpoint`: the name of a shipped one, a run folder, a file, or what `meta_fit` trained."""
+        """`checkpoint`: the name of a shipped one, a run folder, a file, or what `meta_fit` trained.
+
+        If none is given, it is a model of any small table.
+        """
         self.checkpoint = checkpoint
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -88,13 +91,13 @@ class FewShot(BaseEstimator):
         state = super().__getstate__()
         return {name: value for name, value in state.items() if name not in ("trained_", "frame_", "representation_")}
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.checkpoint is None
+        return tags
+
     def _checkpoint(self) -> str | Path | Trained:
-        if self.checkpoint is None:
-            raise InvalidCheckpoint(
-                f"{type(self).__name__} has no model yet: name one, as in {type(self).__name__}('{self.shipped[0]}'), "
-                "or train one with meta_fit."
-            )
-        return self.checkpoint
+        return f"tables-{self.problem}" if self.checkpoint is None else self.checkpoint
 
     def _expect_problem(self, trained: Trained) -> None:
         if trained.config.model.problem != self.problem:
@@ -155,7 +158,7 @@ class FewShot(BaseEstimator):
 class MetaFunRegressor(RegressorMixin, FewShot):
     """Few-shot regression: the points given to `fit` are the context of a task like those the model was trained on."""
 
-    problem, shipped = "regression", SHIPPED[:2]
+    problem = "regression"
 
     def meta_fit(
         self,
@@ -179,7 +182,7 @@ class MetaFunRegressor(RegressorMixin, FewShot):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
+        tags.target_tags.multi_output = self.checkpoint is not None
         return tags
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -189,7 +192,10 @@ class MetaFunRegressor(RegressorMixin, FewShot):
             raise ValueError(f"y must be numbers, not {values.dtype}.")
         outputs, tasks = np.reshape(values, (len(values), -1)).astype(float), trained.config.tasks
         if outputs.shape[1] != tasks.sizes[1]:
-            raise ValueError(f"y has {outputs.shape[1]} outputs, but the model has {tasks.sizes[1]}.")
+            raise ValueError(
+                f"y has {outputs.shape[1]} outputs, but the model has {tasks.sizes[1]}; scikit-learn's "
+                "MultiOutputRegressor takes a model for each."
+            )
         _check_range("y", outputs, tasks.output_bounds, "TransformedTargetRegressor with a StandardScaler does")
         frame = tasks.frame(rows, outputs)
         # Only what has gone well changes the estimator.
@@ -264,7 +270,7 @@ class MetaFunRegressor(RegressorMixin, FewShot):
 class MetaFunClassifier(ClassifierMixin, FewShot):
     """Few-shot classification: any labels, any number of classes, a few rows of each."""
 
-    problem, shipped = "classification", SHIPPED[2:]
+    problem = "classification"
 
     def meta_fit(
         self,

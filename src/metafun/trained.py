@@ -21,7 +21,7 @@ from .nn import count_parameters
 from .runs import Run
 from .task import Points
 
-SHIPPED = ("sinusoid", "gp-rbf", "glyphs")
+SHIPPED = ("sinusoid", "gp-rbf", "glyphs", "tables-regression", "tables-classification")
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from ..data.arrays import read_npz
 from ..data.columns import read_csv, write_csv
 from ..data.images import pixels
 from ..errors import InvalidConfig, InvalidData, MetaFunError
-from ..trained import Trained, locate, open_trained
+from ..trained import SHIPPED, Trained, locate, open_trained
 from . import running
 from .console import AsJson, app, err, out
 from .running import Settings
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..estimators import MetaFunClassifier, MetaFunRegressor
 
 Model = Annotated[
-    str, typer.Option("--model", help="A shipped checkpoint (sinusoid, gp-rbf, glyphs), a run folder or a file.")
+    str, typer.Option("--model", help=f"A shipped checkpoint ({', '.join(SHIPPED)}), a run folder or a file.")
 ]
 Context = Annotated[
     Path,
