@@ -10,8 +10,9 @@ SOURCE = Path(__file__).parent.parent / "src" / "metafun"
 FLOORS = [
     {"cli"},
     {"__init__"},
+    {"plots", "protocol", "report"},
     {"bench"},
-    {"plots", "protocol", "report", "estimators"},
+    {"estimators"},
     {"search", "paper", "own", "progress", "trained"},
     {"runs"},
     {"training", "evaluation", "checkpoint"},

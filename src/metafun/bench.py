@@ -24,7 +24,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from .estimators import MetaFunClassifier, MetaFunRegressor
-from .likelihoods import BINS
+from .files import write_atomically
+from .likelihoods import BINS, calibration_error
 
 OURS = "MetaFun"
 # Rows that a model is judged on in each split.
@@ -152,8 +153,36 @@ def read(path: Path) -> list[Cell]:
     return [Cell(**json.loads(line)) for line in path.read_text("utf-8").splitlines()]
 
 
-def line(cell: Cell) -> str:
-    return json.dumps(asdict(cell)) + "\n"
+def add(path: Path, cell: Cell) -> None:
+    """One more cell, in the place of an older one of the same model, set and size."""
+    there = [
+        other for other in read(path) if (other.data, other.size, other.model) != (cell.data, cell.size, cell.model)
+    ]
+    write_atomically(path, "".join(json.dumps(asdict(c)) + "\n" for c in (*there, cell)).encode())
+
+
+def summary(cells: Sequence[Cell]) -> dict[str, dict[str, dict[str, float]]]:
+    """For each problem and model: the means over its sets of each metric, with each number of rows."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for problem in OTHERS:
+        for model in models(problem):
+            own = [cell for cell in cells if cell.model == model and SETS[cell.data].problem == problem]
+            values: dict[str, list[float]] = {}
+            for cell in sorted(own, key=lambda cell: cell.size):
+                for name, each in worth(cell).items():
+                    values.setdefault(f"{name}_{cell.size}", []).append(each)
+            if own:
+                means = {name: float(np.mean(each)) for name, each in sorted(values.items())}
+                found.setdefault(problem, {})[model] = means
+    return found
+
+
+def worth(cell: Cell) -> dict[str, float]:
+    """Means over the splits, and the calibration error over all of them."""
+    found = {name: float(np.mean(values)) for name, values in cell.metrics.items()}
+    if cell.reliability is not None:
+        found["ece"] = float(calibration_error(np.array(cell.reliability)))
+    return found
 
 
 def _count(cell: Cell) -> int:

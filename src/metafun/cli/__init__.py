@@ -7,12 +7,25 @@ from pathlib import Path
 import jax
 
 from ..devices import use_all_cores
-from . import data, demos, experiments, fitting, protocol, report, reproduce, search
+from . import bench, data, demos, experiments, fitting, protocol, report, reproduce, search
 from .console import app
 
 app.add_typer(data.app, name="data")
+app.add_typer(bench.app, name="bench")
 
-__all__ = ["app", "data", "demos", "experiments", "fitting", "main", "protocol", "report", "reproduce", "search"]
+__all__ = [
+    "app",
+    "bench",
+    "data",
+    "demos",
+    "experiments",
+    "fitting",
+    "main",
+    "protocol",
+    "report",
+    "reproduce",
+    "search",
+]
 
 
 def main() -> None:

@@ -1,0 +1,96 @@
+"""metafun bench: how models do beside those of scikit-learn."""
+
+import json
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from ..errors import InvalidConfig, suggest
+from .console import AsJson, err, out
+
+# scikit-learn is slow to import; the other commands do not need it.
+if TYPE_CHECKING:
+    from ..bench import Cell
+
+app = typer.Typer(no_args_is_help=True, help="How models do beside those of scikit-learn.")
+
+
+@app.callback()
+def benchmarks() -> None:
+    """How models do beside those of scikit-learn."""
+
+
+@app.command()
+def tables(
+    splits: Annotated[int, typer.Option("--splits", min=1, help="Random splits of each set and size.")] = 100,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="MODEL", help="May be given again.", show_default=False)
+    ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes that share the work.")] = 1,
+    results: Annotated[Path, typer.Option("--results", help="Where the numbers are kept.")] = Path(
+        "results/tables.jsonl"
+    ),
+    figure: Annotated[Path, typer.Option("--figure", help="Where the figure goes.")] = Path("docs/tables.png"),
+    as_json: AsJson = False,
+) -> None:
+    """Few rows of scikit-learn's own tables: the models of any table beside its estimators, with defaults and tuned.
+
+    What the results hold already is not measured again. Ctrl-C at any time; the same command goes on.
+
+    Examples:
+
+      metafun bench tables --jobs 8
+
+      metafun bench tables --only MetaFun --splits 20 --results /tmp/tables.jsonl --figure /tmp/tables.png
+    """
+    from .. import bench as measuring
+
+    for path, option in ((results, "--results"), (figure, "--figure")):
+        if not path.absolute().parent.is_dir():
+            raise InvalidConfig(f"{option} {path}: there is no folder {path.absolute().parent}; make it first.")
+    known = {name for problem in measuring.OTHERS for name in measuring.models(problem)}
+    for name in only or ():
+        if name not in known:
+            raise InvalidConfig(f"--only {name}: there is no such model; {suggest(name, sorted(known))}")
+    missing = list(measuring.missing(results, splits, only or ()))
+    columns = (TextColumn("measuring"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    # A process that JAX has started threads in cannot be forked.
+    with (
+        Progress(*columns, console=err, disable=not err.is_terminal) as bar,
+        ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool,
+    ):
+        task = bar.add_task("", total=len(missing))
+        waiting = [pool.submit(measuring.measure, *cell, splits) for cell in missing]
+        try:
+            for done in as_completed(waiting):
+                measuring.add(results, done.result())
+                bar.advance(task)
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    cells = measuring.read(results)
+    if as_json:
+        print(json.dumps(measuring.summary(cells)))
+    else:
+        _show(cells)
+    from ..plots.tables import plot_tables
+
+    err.print(str(plot_tables(cells, figure)), markup=False)
+
+
+def _show(cells: "list[Cell]") -> None:
+    from .. import bench as measuring
+
+    for problem, found in measuring.summary(cells).items():
+        metrics = list(dict.fromkeys(name for values in found.values() for name in values))
+        shown = Table(title=f"{problem}: means over the sets")
+        for name in ("model", *metrics):
+            shown.add_column(name, justify="left" if name == "model" else "right")
+        for model, values in found.items():
+            shown.add_row(model, *(f"{values[name]:.3f}" if name in values else "–" for name in metrics))
+        out.print(shown)

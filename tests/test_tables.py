@@ -1,0 +1,221 @@
+"""Any small table: the tables that are made up, the model that must not care how they are written down, and `fit`."""
+
+import json
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from metafun import MetaFunClassifier, MetaFunRegressor, load_config
+from metafun.cli import app
+from metafun.errors import InvalidConfig
+from metafun.frames import FAR, Standard, bent, table_frame
+from metafun.task import Points
+from metafun.tasks.prior import LabelTables, NumberTables, features, functions
+from metafun.trained import Trained
+
+SMALL = ["tasks.columns=5", "embedding.cells=6", "embedding.about=6", "embedding.entries=4", "embedding.size=8"]
+SMALL += ["model.representation=8", "model.pooling.width=8", "model.update.width=8", "model.iterations=2"]
+KINDS = ("tables-regression", "tables-classification")
+
+
+def metafun(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def untrained(kind: str, *settings: str) -> Trained:
+    """Random parameters that make a difference everywhere."""
+    config = load_config(kind, [*SMALL, *settings])
+    arrays, rest = eqx.partition(config.build_model(jax.random.key(0)), eqx.is_array)
+    arrays = jax.tree.map(lambda a: a + 0.3 * jnp.cos(1 + jnp.arange(a.size).reshape(a.shape)), arrays)
+    return Trained(config, eqx.combine(arrays, rest))
+
+
+def table(kind: str, columns=4, n=12, m=7):
+    rng = np.random.default_rng(0)
+    x, x_ = rng.normal(size=(n, columns)), rng.normal(size=(m, columns))
+    y = x[:, 0] - x[:, 1] if kind == KINDS[0] else np.array(["no", "yes", "maybe"])[np.arange(n) % 3]
+    return x, y, x_
+
+
+def said(kind: str, x, y, x_, *settings):
+    model = (MetaFunRegressor if kind == KINDS[0] else MetaFunClassifier)(untrained(kind, *settings)).fit(x, y)
+    return np.stack(model.predict(x_, return_std=True), -1) if kind == KINDS[0] else model.predict_proba(x_)
+
+
+@pytest.fixture(scope="module", params=[NumberTables(6, (2, 20), 9), LabelTables(6, (2, 20), 9, 5)], ids=["y", "class"])
+def drawn(request):
+    keys = jax.random.split(jax.random.key(0), 300)
+    return request.param, jax.tree.map(np.asarray, jax.jit(jax.vmap(request.param.sample))(keys))
+
+
+def test_tables_of_every_size_are_made_up(drawn):
+    tasks = drawn[1]
+    rows = tasks.context.mask.sum(1)
+    assert rows.min() == 2 and rows.max() == 20 and len(set(rows.tolist())) > 15
+    assert (np.sort(tasks.context.mask, axis=1)[:, ::-1] == tasks.context.mask).all(), "the context comes first"
+    present = ~np.isnan(tasks.context.x) & tasks.context.mask[..., None]
+    there = present.any(1)
+    assert set(there.sum(1)[rows > 10].tolist()) == set(range(1, 7))
+    gaps = ~present & tasks.context.mask[..., None] & there[:, None]
+    assert 0.05 < gaps.any((1, 2)).mean() < 0.4
+    for points in (tasks.context, tasks.target):
+        assert np.isfinite(points.y).all() and not np.isinf(points.x).any()
+
+
+def test_numbers_are_standardised_by_the_context(drawn):
+    tables, tasks = drawn
+    for x, mask in zip(tasks.context.x, tasks.context.mask, strict=True):
+        known = [column[~np.isnan(column)] for column in x[mask].T if not np.isnan(column).all()]
+        # Components are no medians apart, but in tables that are given as they are, all columns are around 0.
+        assert all(abs(np.median(column)) < 3 and abs(column).max() < 50 for column in known)
+    if isinstance(tables, NumberTables):
+        y = np.where(tasks.context.mask, tasks.context.y[..., 0], np.nan)
+        np.testing.assert_allclose(np.nanmedian(y, axis=1), 0, atol=1e-4)
+        assert abs(tasks.target.y[tasks.target.mask]).max() < FAR
+        assert tasks.target.mask.mean() > 0.9
+
+
+def test_classes_are_shown_before_they_are_asked_for(drawn):
+    tables, tasks = drawn
+    if isinstance(tables, NumberTables):
+        return
+    counts = (tasks.context.y * tasks.context.mask[..., None]).sum(1)
+    asked = (tasks.target.y * tasks.target.mask[..., None]).sum(1)
+    assert not (asked[counts == 0]).any()
+    ways = (counts > 0).sum(1)
+    assert {2, 3, 4, 5} <= set(ways.tolist())
+    even = [c[c > 0].max() - c[c > 0].min() <= 1 for c in counts if c.sum() >= 6 and (c > 0).sum() > 1]
+    assert 0.3 < np.mean(even) < 0.95, "half of the tables show their classes evenly"
+
+
+def test_functions_differ_and_are_even():
+    x = jax.random.normal(jax.random.key(0), (200, 4))
+    for kind in functions.KINDS:
+        values = jax.vmap(lambda key, kind=kind: kind(key, x, 3))(jax.random.split(jax.random.key(1), 5))
+        assert values.shape == (5, 200, 3) and np.isfinite(values).all()
+        assert values.std(1).min() > 1e-3
+    mixed = functions.draw(jax.random.key(2), x, 3)
+    np.testing.assert_allclose(mixed.mean(0), 0, atol=1e-4)
+    np.testing.assert_allclose(mixed.std(0), 1, atol=1e-3)
+    # A column of zeros is not looked at.
+    moved = functions.linear(jax.random.key(3), x.at[:, 2].set(0), 1)
+    assert not np.allclose(moved, functions.linear(jax.random.key(3), x, 1))
+
+
+def test_components_are_the_principal_ones():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 6)) * [9, 5, 3, 0.5, 0.3, 0.1] @ np.linalg.qr(rng.normal(size=(6, 6)))[0]
+    found = features.principal(jnp.asarray(x), jnp.arange(40) < 30, 3)
+    _, sizes, directions = np.linalg.svd(x[:30] - x[:30].mean(0), full_matrices=False)
+    expected = x @ directions[:3].T / (sizes[0] / np.sqrt(30))
+    np.testing.assert_allclose(abs(found), abs(expected), atol=0.05)
+    framed = table_frame(x[:30], None, 3)
+    assert framed.inputs(x).shape == (40, 3)
+
+
+def test_the_frame_is_what_training_did():
+    """Of the same context, `fit` makes the numbers that the compiled step makes, but in double precision."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(9, 3)) ** 3
+    x[2, 1] = np.nan
+    expected = bent(Standard.of(jnp.asarray(x))(jnp.asarray(x)))
+    found = table_frame(x, None, 5).inputs(x)
+    np.testing.assert_allclose(found[:, :3], expected, rtol=1e-5, atol=1e-6)
+    assert np.isnan(found[:, 3:]).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_order_of_rows_columns_and_classes_does_not_matter(kind):
+    x, y, x_ = table(kind)
+    expected = said(kind, x, y, x_)
+    rows, columns = np.random.default_rng(1).permutation(len(x)), [2, 0, 3, 1]
+    np.testing.assert_allclose(said(kind, x[rows], y[rows], x_), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(said(kind, x[:, columns], y, x_[:, columns]), expected, rtol=1e-4, atol=1e-5)
+    assert not np.allclose(said(kind, x, y, x_[:, columns]), expected, atol=1e-3), "columns are told apart"
+    if kind == KINDS[1]:
+        renamed = np.array([{"no": "zebra", "yes": "ant", "maybe": "maybe"}[label] for label in y])
+        # In the order of the names: maybe, no, yes and ant, maybe, zebra.
+        np.testing.assert_allclose(said(kind, x, renamed, x_)[:, [1, 2, 0]], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scale", [1e-12, 1e12])
+def test_units_do_not_matter(kind, scale):
+    x, y, x_ = table(kind)
+    expected = said(kind, x, y, x_)
+    np.testing.assert_allclose(
+        said(kind, scale * x + 7 * scale, y, scale * x_ + 7 * scale), expected, rtol=1e-3, atol=1e-4
+    )
+    if kind == KINDS[0]:
+        np.testing.assert_allclose(said(kind, x, scale * y, x_), scale * expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_strange_tables_are_taken(kind):
+    x, y, x_ = table(kind)
+    plain = said(kind, x, y, x_)
+    assert np.isfinite(said(kind, np.c_[x, np.full(len(x), 3.0)], y, np.c_[x_, np.full(len(x_), 4.0)])).all()
+    assert np.isfinite(said(kind, np.r_[x, x], np.r_[y, y[::-1]], x_)).all(), "the same rows with other labels"
+    gaps = np.where(np.random.default_rng(0).random(x.shape) < 0.3, np.nan, x)
+    assert np.isfinite(said(kind, gaps, y, np.full_like(x_, np.nan))).all()
+    wide, wide_ = np.tile(x, 3) + 0.1 * np.arange(12), np.tile(x_, 3)
+    assert np.isfinite(said(kind, wide, y, wide_)).all(), "principal components"
+    assert not np.allclose(said(kind, gaps, y, x_), plain)
+
+
+@pytest.mark.parametrize("estimator", [MetaFunRegressor, MetaFunClassifier])
+def test_bad_tables_are_refused(estimator):
+    x, y, _ = table(KINDS[0])
+    labels = (y > 0).astype(int)
+    model = estimator(untrained(KINDS[estimator is MetaFunClassifier]))
+    with pytest.raises(ValueError, match="contains infinity"):
+        model.fit(np.where(x > 1, np.inf, x), labels)
+    with pytest.raises(ValueError, match="could not convert string to float"):
+        model.fit(np.where(x > 1, "a", "b"), labels)
+    if estimator is MetaFunClassifier:
+        with pytest.raises(ValueError, match="one class only"):
+            model.fit(x, np.zeros(len(x), int))
+    else:
+        with pytest.raises(ValueError, match="MultiOutputRegressor takes a model for each"):
+            model.fit(x, np.c_[y, y])
+
+
+def test_a_column_that_says_nothing_changes_nothing_but_what_it_says():
+    """Padding is no column: the model is the same for tables of any width."""
+    net = untrained(KINDS[1]).model.embedding
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(6, 5)))
+    context = Points(x.at[:, 3:].set(jnp.nan), jnp.eye(2)[jnp.arange(6) % 2], jnp.ones(6, bool))
+    seen = net.look(context)
+    assert seen.there.tolist() == [True, True, True, False, False]
+    np.testing.assert_allclose(net(x.at[:, 3:].set(jnp.nan), seen), net(x.at[:, 3:].set(5.0), seen), rtol=1e-6)
+
+
+def test_settings_of_tables_are_checked():
+    with pytest.raises(InvalidConfig, match="the least comes first"):
+        load_config(KINDS[0], ["tasks.context=[9,2]"])
+    with pytest.raises(InvalidConfig, match="leaves nothing to tell apart"):
+        load_config(KINDS[1], ["tasks.classes=1"])
+    assert [
+        kind
+        for kind, _ in load_config(KINDS[1]).tasks.test(load_config(KINDS[1], ["evaluation.shots=[4,8]"]).evaluation)
+    ] == ["4shot", "8shot"]
+
+
+def test_a_model_of_tables_is_trained_and_used(tmp_path):
+    settings = [*SMALL, "tasks.context=[2,10]", "tasks.targets=8", "training.steps=20", "training.batch=4"]
+    settings += [
+        "training.chunk=10",
+        "training.validate_every=10",
+        "training.validation_tasks=10",
+        "evaluation.tasks=20",
+    ]
+    words = [word for setting in settings for word in ("--set", setting)]
+    assert metafun("train", KINDS[1], *words, "--out", tmp_path / "run").exit_code == 0
+    done = metafun("evaluate", tmp_path / "run", "--shots", 5, "--json")
+    assert 0 < json.loads(done.stdout)["metrics"]["accuracy_5shot"]["mean"] <= 1
+    x, y, x_ = table(KINDS[1])
+    assert MetaFunClassifier(tmp_path / "run").fit(x, y).predict(x_).shape == (7,)
