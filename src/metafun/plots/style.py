@@ -18,5 +18,7 @@ def plain(axis: Axes) -> None:
 
 
 def save(figure: Figure, path: Path) -> Path:
-    figure.savefig(path, dpi=150)
+    # The same figure is the same file: no date, and no random names inside.
+    with matplotlib.rc_context({"svg.hashsalt": "metafun"}):
+        figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
     return path
