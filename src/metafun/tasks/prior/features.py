@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ...likelihoods import masked_mean
+from .draws import categories, integers, normals
 
 # The most classes a column of integers has.
 LEVELS = 8
@@ -12,11 +13,10 @@ LEVELS = 8
 
 def correlated(key: PRNGKeyArray, rows: int, columns: int) -> Float[Array, "n d"]:
     """Standard normal columns that share some of a few hidden causes, from none to nearly all."""
-    key_own, key_causes, key_mixing, key_rank, key_share = jax.random.split(key, 5)
-    own = jax.random.normal(key_own, (rows, columns))
-    causes = jax.random.normal(key_causes, (rows, columns))
-    rank = jax.random.randint(key_rank, (), 1, columns + 1)
-    mixing = jnp.where(jnp.arange(columns)[:, None] < rank, jax.random.normal(key_mixing, (columns, columns)), 0)
+    key_normal, key_rank, key_share = jax.random.split(key, 3)
+    own, causes, mixing = normals(key_normal, (rows, columns), (rows, columns), (columns, columns))
+    rank = integers(key_rank, 1, columns)
+    mixing = jnp.where(jnp.arange(columns)[:, None] < rank, mixing, 0)
     mixing = mixing / jnp.linalg.norm(mixing, axis=0)
     share = jnp.maximum(jax.random.uniform(key_share, minval=-1.0, maxval=0.95), 0)
     return jnp.sqrt(1 - share) * own + jnp.sqrt(share) * causes @ mixing
@@ -27,15 +27,14 @@ def warped(key: PRNGKeyArray, z: Float[Array, "n d"]) -> Float[Array, "n d"]:
     columns = z.shape[1]
     key_kind, key_strength, key_levels, key_order = jax.random.split(key, 4)
     strength = jax.random.uniform(key_strength, (columns,), minval=0.3, maxval=1.2)
-    levels = jax.random.randint(key_levels, (columns,), 2, LEVELS + 1)
+    levels = integers(key_levels, 2, LEVELS, (columns,))
     even = jax.scipy.stats.norm.cdf(z)
     step = jnp.minimum(jnp.floor(even * levels), levels - 1).astype(int)
     # Integers that stand for categories are in no order.
-    names = jax.vmap(lambda k: jax.random.permutation(k, LEVELS))(jax.random.split(key_order, columns))
+    names = jnp.argsort(jax.random.uniform(key_order, (columns, LEVELS)), axis=1)
     named = jnp.take_along_axis(names, step.T, axis=1).T
     kinds = jnp.stack([z, even, jnp.exp(strength * z), z + strength * z**3, step + 0.0 * z, named + 0.0 * z])
-    chances = jnp.log(jnp.array([0.6, 0.08, 0.1, 0.06, 0.08, 0.08]))
-    kind = jax.random.categorical(key_kind, chances, shape=(columns,))
+    kind = categories(key_kind, jnp.array([0.6, 0.08, 0.1, 0.06, 0.08, 0.08]), (columns,))
     return kinds[kind, :, jnp.arange(columns)].T
 
 

@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .draws import categories, integers, log_uniform, normals
+
 FREQUENCIES = 128
 HIDDEN = 32
 TREES, SPLITS = 4, 4
@@ -15,7 +17,8 @@ def draw(key: PRNGKeyArray, x: Float[Array, "n d"], outputs: int) -> Float[Array
     """Functions of one kind or a mixture of kinds, at x, with mean 0 and deviation 1. Columns that are 0 are unused."""
     key_shares, key_alone, *keys = jax.random.split(key, 2 + len(KINDS))
     each = jnp.stack([_even(kind(k, x, outputs)) for kind, k in zip(KINDS, keys, strict=True)])
-    shares = jax.nn.softmax(2 * jax.random.normal(key_shares, (len(KINDS),)))
+    (shares,) = normals(key_shares, (len(KINDS),))
+    shares = jax.nn.softmax(2 * shares)
     alone = jax.nn.one_hot(shares.argmax(), len(KINDS))
     shares = jnp.where(jax.random.bernoulli(key_alone, 0.7), alone, shares)
     return _even(jnp.tensordot(shares, each, 1))
@@ -26,49 +29,48 @@ def fourier(key: PRNGKeyArray, x: Float[Array, "n d"], outputs: int) -> Float[Ar
 
     Frequencies of many sizes make rough functions, as Matérn kernels do, and frequencies of one size smooth ones.
     """
-    key_w, key_phase, key_scale, key_each, key_rough, key_sizes, key_sum = jax.random.split(key, 7)
+    key_normal, key_phase, key_scale, key_rough = jax.random.split(key, 4)
     d = x.shape[1]
-    scale = jnp.exp(jax.random.uniform(key_scale, minval=jnp.log(0.5), maxval=jnp.log(8.0)))
-    lengths = scale * jnp.exp(0.7 * jax.random.normal(key_each, (d, 1)))
-    sizes = jnp.exp(jax.random.uniform(key_rough) * jax.random.normal(key_sizes, (FREQUENCIES,)))
-    frequencies = jax.random.normal(key_w, (d, FREQUENCIES)) * sizes / lengths
+    w, each, sizes, sums = normals(key_normal, (d, FREQUENCIES), (d, 1), (FREQUENCIES,), (FREQUENCIES, outputs))
+    lengths = log_uniform(key_scale, 0.5, 8.0) * jnp.exp(0.7 * each)
+    frequencies = w * jnp.exp(jax.random.uniform(key_rough) * sizes) / lengths
     phase = jax.random.uniform(key_phase, (FREQUENCIES,), maxval=2 * jnp.pi)
-    return jnp.cos(x @ frequencies + phase) @ jax.random.normal(key_sum, (FREQUENCIES, outputs))
+    return jnp.cos(x @ frequencies + phase) @ sums
 
 
 def network(key: PRNGKeyArray, x: Float[Array, "n d"], outputs: int) -> Float[Array, "n o"]:
     """Two hidden layers, most of whose connections may be missing."""
-    keys = jax.random.split(key, 7)
-    h, keep = x, jax.random.uniform(keys[5], minval=0.1, maxval=1.0)
-    gain = jnp.exp(jax.random.uniform(keys[6], minval=jnp.log(0.5), maxval=jnp.log(4.0)))
-    bends = jnp.array([0, 1, 2])
-    kind = jax.random.choice(keys[4], bends)
-    for k, size in zip(jax.random.split(keys[0]), (HIDDEN, HIDDEN), strict=True):
-        key_w, key_b, key_keep = jax.random.split(k, 3)
-        w = jax.random.normal(key_w, (h.shape[1], size)) * jax.random.bernoulli(key_keep, keep, (h.shape[1], size))
-        h = gain * h @ w / jnp.sqrt(1 + jnp.square(w).sum(0)) + jax.random.normal(key_b, (size,))
+    key_normal, key_kept, key_keep, key_gain, key_kind = jax.random.split(key, 5)
+    inner, outer = (x.shape[1], HIDDEN), (HIDDEN, HIDDEN)
+    w1, w2, b1, b2, out = normals(key_normal, inner, outer, (HIDDEN,), (HIDDEN,), (HIDDEN, outputs))
+    share = jax.random.uniform(key_keep, minval=0.1, maxval=1.0)
+    kept = jax.random.bernoulli(key_kept, share, (x.shape[1] + HIDDEN, HIDDEN))
+    gain, kind = log_uniform(key_gain, 0.5, 4.0), integers(key_kind, 0, 2)
+    h = x
+    for w, b, keep in ((w1, b1, kept[: x.shape[1]]), (w2, b2, kept[x.shape[1] :])):
+        w = w * keep
+        h = gain * h @ w / jnp.sqrt(1 + jnp.square(w).sum(0)) + b
         h = jnp.where(kind == 0, jnp.tanh(h), jnp.where(kind == 1, jax.nn.relu(h), jnp.sin(h)))
-    return h @ jax.random.normal(keys[1], (HIDDEN, outputs))
+    return h @ out
 
 
 def linear(key: PRNGKeyArray, x: Float[Array, "n d"], outputs: int) -> Float[Array, "n o"]:
     """Of all columns or of few."""
     key_w, key_keep, key_rate = jax.random.split(key, 3)
     rate = jax.random.uniform(key_rate, minval=0.2, maxval=1.0)
-    w = jax.random.normal(key_w, (x.shape[1], outputs))
+    (w,) = normals(key_w, (x.shape[1], outputs))
     return x @ jnp.where(jax.random.bernoulli(key_keep, rate, (x.shape[1], 1)), w, 0.1 * w)
 
 
 def steps(key: PRNGKeyArray, x: Float[Array, "n d"], outputs: int) -> Float[Array, "n o"]:
     """A few trees that split by the same columns and thresholds on a level; from one split to some."""
-    key_column, key_at, key_leaf, key_depth, key_trees = jax.random.split(key, 5)
-    weight = (jnp.square(x).sum(0) > 0) + 1e-6
-    columns = jax.random.categorical(key_column, jnp.log(weight), shape=(TREES, SPLITS))
-    above = x[:, columns] > jax.random.normal(key_at, (TREES, SPLITS))
-    used = jnp.arange(SPLITS) < jax.random.randint(key_depth, (TREES, 1), 1, SPLITS + 1)
+    key_column, key_normal, key_depth, key_trees = jax.random.split(key, 4)
+    at, values = normals(key_normal, (TREES, SPLITS), (TREES, 2**SPLITS, outputs))
+    columns = categories(key_column, (jnp.square(x).sum(0) > 0) + 1e-6, (TREES, SPLITS))
+    above = x[:, columns] > at
+    used = jnp.arange(SPLITS) < integers(key_depth, 1, SPLITS, (TREES, 1))
     leaf = ((above & used) * 2 ** jnp.arange(SPLITS)).sum(-1)
-    values = jax.random.normal(key_leaf, (TREES, 2**SPLITS, outputs))
-    trees = jnp.arange(TREES) < jax.random.randint(key_trees, (), 1, TREES + 1)
+    trees = jnp.arange(TREES) < integers(key_trees, 1, TREES)
     return (values[jnp.arange(TREES), leaf] * trees[:, None]).sum(1)
 
 

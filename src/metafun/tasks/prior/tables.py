@@ -9,6 +9,7 @@ from ...frames import FAR, Limited, Standard, bent
 from ...task import Points, Task
 from ..tasks import Tasks
 from . import features, functions
+from .draws import categories, integers, log_uniform, normals
 
 
 class Tables(Tasks):
@@ -35,14 +36,13 @@ class Tables(Tasks):
 
     def context_size(self, key: PRNGKeyArray) -> Int[Array, ""]:
         least, most = self.context
-        size = jnp.exp(jax.random.uniform(key, minval=jnp.log(least), maxval=jnp.log(most + 1)))
-        return jnp.clip(size.astype(int), least, most)
+        return jnp.clip(log_uniform(key, least, most + 1).astype(int), least, most)
 
     def used_columns(self, key: PRNGKeyArray) -> tuple[Bool[Array, " d"], Bool[Array, " d"]]:
         """Which columns there are, and which of them tell anything."""
         key_wide, key_count, key_rate, key_used = jax.random.split(key, 4)
         is_wide = jax.random.bernoulli(key_wide, 0.2)
-        count = jax.random.randint(key_count, (), 1, self.columns + 1) + is_wide * self.columns
+        count = integers(key_count, 1, self.columns) + is_wide * self.columns
         there = jnp.arange(self.drawn) < count
         rate = jax.random.uniform(key_rate, minval=0.3, maxval=1.5)
         used = there & (
@@ -72,14 +72,13 @@ class NumberTables(Tables):
         there, used = self.used_columns(keys[0])
         z = features.correlated(keys[1], self.rows, self.drawn)
         f = functions.draw(keys[2], jnp.where(used, z, 0), 1)
-        noise = jnp.exp(jax.random.uniform(keys[3], minval=jnp.log(0.02), maxval=jnp.log(2.0)))
+        noise = log_uniform(keys[3], 0.02, 2.0)
         heavy = jax.random.bernoulli(keys[4], 0.2)
-        sizes = jnp.exp(heavy * jax.random.normal(keys[4], f.shape))
-        y = f + noise * sizes * jax.random.normal(keys[5], f.shape)
+        sizes, errors, echo = normals(keys[5], f.shape, f.shape, (self.drawn,))
+        y = f + noise * jnp.exp(heavy * sizes) * errors
         # Causes are not always the inputs: in some tables columns follow from y.
         follows = jax.random.bernoulli(keys[6], 0.25) & jax.random.bernoulli(keys[7], 0.5, (self.drawn,))
-        echo = jax.random.normal(keys[8], (self.drawn,)) * y
-        z = jnp.where(follows, (z + echo) / jnp.sqrt(1 + jnp.square(echo).mean(0)), z)
+        z = jnp.where(follows, (z + echo * y) / jnp.sqrt(1 + jnp.square(echo * y).mean(0)), z)
         y = jnp.where(jax.random.bernoulli(keys[9], 0.15), jnp.exp(y / (1 + noise)), y)
         x = features.with_gaps(keys[10], features.warped(keys[11], z))
         n = self.context_size(jax.random.fold_in(key, 0))
@@ -102,12 +101,11 @@ class LabelTables(Tables):
     def sample(self, key: PRNGKeyArray) -> Task:
         keys = jax.random.split(key, 12)
         there, used = self.used_columns(keys[0])
-        count = jnp.exp(jax.random.uniform(keys[1], minval=jnp.log(2.0), maxval=jnp.log(self.classes + 1.0)))
-        ways = jnp.clip(count.astype(int), 2, self.classes)
+        ways = jnp.clip(log_uniform(keys[1], 2, self.classes + 1).astype(int), 2, self.classes)
         shares = self._shares(keys[2], ways)
         z = features.correlated(keys[3], self.rows, self.drawn)
 
-        cluster = jax.random.categorical(keys[4], jnp.log(shares), shape=(self.rows,))
+        cluster = categories(keys[4], shares, (self.rows,))
         clustered = self._clustered(keys[5], z, cluster, used)
         is_clustered = jax.random.bernoulli(keys[6], 0.5)
         scores = functions.draw(keys[7], jnp.where(used, z, 0), self.classes)
@@ -129,19 +127,20 @@ class LabelTables(Tables):
     def _shares(self, key: PRNGKeyArray, ways: Int[Array, ""]) -> Float[Array, " c"]:
         """How often the classes are; those beyond `ways` never."""
         key_kind, key_shares = jax.random.split(key)
-        logits = jax.random.uniform(key_kind, maxval=1.5) * jax.random.normal(key_shares, (self.classes,))
+        (logits,) = normals(key_shares, (self.classes,))
+        logits = jax.random.uniform(key_kind, maxval=1.5) * logits
         return jax.nn.softmax(jnp.where(jnp.arange(self.classes) < ways, logits, -jnp.inf))
 
     def _clustered(
         self, key: PRNGKeyArray, z: Float[Array, "n d"], cluster: Int[Array, " n"], used: Bool[Array, " d"]
     ) -> Float[Array, "n d"]:
         """A Gaussian for each class, with a middle of its own and a width that may be its own."""
-        key_apart, key_middle, key_own, key_width, key_pull = jax.random.split(key, 5)
-        apart = jnp.exp(jax.random.uniform(key_apart, minval=jnp.log(0.3), maxval=jnp.log(4.0)))
-        pull = jnp.exp(0.8 * jax.random.normal(key_pull, (self.drawn,)))
-        middles = jnp.where(used, apart * pull * jax.random.normal(key_middle, (self.classes, self.drawn)), 0)
-        own = jax.random.uniform(key_own, maxval=0.6)
-        widths = jnp.exp(own * jax.random.normal(key_width, (self.classes, self.drawn)))
+        key_apart, key_own, key_normal = jax.random.split(key, 3)
+        each = (self.classes, self.drawn)
+        pull, middles, widths = normals(key_normal, (self.drawn,), each, each)
+        apart = log_uniform(key_apart, 0.3, 4.0)
+        middles = jnp.where(used, apart * jnp.exp(0.8 * pull) * middles, 0)
+        widths = jnp.exp(jax.random.uniform(key_own, maxval=0.6) * widths)
         moved = middles[cluster] + widths[cluster] * z
         return (moved - moved.mean(0)) / moved.std(0)
 
@@ -149,7 +148,7 @@ class LabelTables(Tables):
         """In one table of three, some labels are wrong."""
         key_rate, key_where, key_what = jax.random.split(key, 3)
         rate = jnp.maximum(jax.random.uniform(key_rate, minval=-0.4, maxval=0.2), 0)
-        others = jax.random.categorical(key_what, jnp.log(shares), shape=labels.shape)
+        others = categories(key_what, shares, labels.shape)
         return jnp.where(jax.random.bernoulli(key_where, rate, labels.shape), others, labels)
 
 
