@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from rich.console import Console
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
+from sklearn.utils.validation import check_is_fitted, check_random_state, column_or_1d, validate_data
 
 from . import own
 from .checkpoint import read_arrays, read_header
@@ -191,6 +191,8 @@ class MetaFunRegressor(RegressorMixin, FewShot):
         if values.dtype.kind not in "biuf":
             raise ValueError(f"y must be numbers, not {values.dtype}.")
         outputs, tasks = np.reshape(values, (len(values), -1)).astype(float), trained.config.tasks
+        if tasks.takes_any_table and outputs.shape[1] == 1:
+            values = column_or_1d(values, warn=True)
         if outputs.shape[1] != tasks.sizes[1]:
             raise ValueError(
                 f"y has {outputs.shape[1]} outputs, but the model has {tasks.sizes[1]}; scikit-learn's "
