@@ -1,6 +1,7 @@
 """metafun bench: how models do beside those of scikit-learn."""
 
 import json
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
@@ -59,20 +60,11 @@ def tables(
             raise InvalidConfig(f"--only {name}: there is no such model; {suggest(name, sorted(known))}")
     missing = list(measuring.missing(results, splits, only or ()))
     columns = (TextColumn("measuring"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    # A process that JAX has started threads in cannot be forked.
-    with (
-        Progress(*columns, console=err, disable=not err.is_terminal) as bar,
-        ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool,
-    ):
+    with Progress(*columns, console=err, disable=not err.is_terminal) as bar:
         task = bar.add_task("", total=len(missing))
-        waiting = [pool.submit(measuring.measure, *cell, splits) for cell in missing]
-        try:
-            for done in as_completed(waiting):
-                measuring.add(results, done.result())
-                bar.advance(task)
-        except KeyboardInterrupt:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+        for cell in _measured(missing, splits, jobs):
+            measuring.add(results, cell)
+            bar.advance(task)
     cells = measuring.read(results)
     if as_json:
         print(json.dumps(measuring.summary(cells)))
@@ -81,6 +73,22 @@ def tables(
     from ..plots.tables import plot_tables
 
     err.print(str(plot_tables(cells, figure)), markup=False)
+
+
+def _measured(missing: Sequence[tuple[str, int, str]], splits: int, jobs: int) -> "Iterator[Cell]":
+    from ..bench import measure
+
+    if jobs == 1:
+        yield from (measure(*cell, splits) for cell in missing)
+        return
+    # A process that JAX has started threads in cannot be forked.
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        waiting = [pool.submit(measure, *cell, splits) for cell in missing]
+        try:
+            for done in as_completed(waiting):
+                yield done.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _show(cells: "list[Cell]") -> None:

@@ -1,0 +1,83 @@
+"""What the models of any table do where they were not trained to, and how long they take: ratios, in one run.
+
+python scripts/table_limits.py >> results/table-limits.jsonl
+"""
+
+import json
+import time
+from datetime import UTC, datetime
+
+import jax
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from metafun import MetaFunClassifier, MetaFunRegressor, __version__
+from metafun.bench import SETS
+
+ROUNDS, REPETITIONS = 5, 40
+
+
+def order() -> dict[str, float]:
+    """The most that a prediction moves, over the sets, when their columns are given in another order."""
+    rng, probabilities, means = np.random.default_rng(0), 0.0, 0.0
+    for chosen in SETS.values():
+        x, y = chosen.load()
+        for _ in range(20):
+            rows = rng.permutation(len(y))[:130]
+            given, asked, columns = rows[:30], rows[30:], rng.permutation(x.shape[1])
+            pairs = [(x[given], x[asked]), (x[given][:, columns], x[asked][:, columns])]
+            if chosen.problem == "classification":
+                said = [MetaFunClassifier().fit(a, y[given]).predict_proba(b) for a, b in pairs]
+                probabilities = max(probabilities, float(abs(said[0] - said[1]).max()))
+            else:
+                said = [MetaFunRegressor().fit(a, y[given]).predict(b) for a, b in pairs]
+                means = max(means, float(abs(said[0] - said[1]).max() / y.std()))
+    return {"columns_in_another_order_probability": probabilities, "columns_in_another_order_deviations": means}
+
+
+def rows() -> dict[str, dict[str, float]]:
+    """Accuracy on digits with more rows than training had: 256."""
+    x, y = load_digits(return_X_y=True)
+    x = PCA(16, random_state=0).fit_transform(x)
+    found: dict[str, dict[str, float]] = {}
+    for n in (128, 256, 512, 1024):
+        scores: dict[str, list[float]] = {"MetaFun": [], "logistic regression": []}
+        for seed in range(10):
+            drawn = np.random.default_rng(seed).permutation(len(y))
+            given, asked = drawn[:n], drawn[n : n + 500]
+            linear = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+            for name, model in (("MetaFun", MetaFunClassifier()), ("logistic regression", linear)):
+                scores[name].append(model.fit(x[given], y[given]).score(x[asked], y[asked]))
+        found[str(n)] = {name: float(np.mean(values)) for name, values in scores.items()}
+    return {"rows": found}
+
+
+def speed() -> dict[str, float]:
+    """fit + predict of 100 rows with 10 columns, two classes, warm; the models take turns."""
+    rng = np.random.default_rng(0)
+    x, x_ = rng.normal(size=(100, 10)), rng.normal(size=(100, 10))
+    y = (x[:, 0] + x[:, 1] * x[:, 2] > 0).astype(int)
+    models = {"ours": MetaFunClassifier(), "forest": RandomForestClassifier(), "logistic": LogisticRegression()}
+    seconds: dict[str, list[float]] = {name: [] for name in models}
+    for _ in range(ROUNDS):
+        for name, model in models.items():
+            for i in range(REPETITIONS):
+                start = time.perf_counter()
+                model.fit(x, y).predict_proba(x_)
+                if i >= REPETITIONS // 2:  # after it is warm
+                    seconds[name].append(time.perf_counter() - start)
+    median = {name: float(np.median(values)) for name, values in seconds.items()}
+    return {
+        "fit_and_predict_over_random_forest": median["ours"] / median["forest"],
+        "fit_and_predict_over_logistic_regression": median["ours"] / median["logistic"],
+    }
+
+
+if __name__ == "__main__":
+    about = {"device": jax.local_devices()[0].device_kind, "version": __version__}
+    print(json.dumps({**order(), **rows(), **speed(), **about, "date": datetime.now(UTC).date().isoformat()}))
