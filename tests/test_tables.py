@@ -219,3 +219,18 @@ def test_a_model_of_tables_is_trained_and_used(tmp_path):
     assert 0 < json.loads(done.stdout)["metrics"]["accuracy_5shot"]["mean"] <= 1
     x, y, x_ = table(KINDS[1])
     assert MetaFunClassifier(tmp_path / "run").fit(x, y).predict(x_).shape == (7,)
+
+
+def test_files_with_gaps_need_no_model_of_their_own(tmp_path):
+    x, y, _ = table(KINDS[1])
+    lines = ["a,b,c,d,kind", *(",".join([*map(str, row), label]) for row, label in zip(x.round(3), y, strict=True))]
+    lines[3] = "," + lines[3].split(",", 1)[1]
+    (tmp_path / "known.csv").write_text("\n".join(lines), "utf-8")
+    (tmp_path / "new.csv").write_text("a,b,c,d\n1,,2,3\n,,,1\n", "utf-8")
+    options = ["--context", tmp_path / "known.csv", "--target", tmp_path / "new.csv", "--json"]
+    done = metafun("predict", "--model", KINDS[1], *options)
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert len(found["kind"]) == 2 and set(found) == {"kind", "P(maybe)", "P(no)", "P(yes)"}
+    refused = metafun("predict", "--model", "glyphs", *options)
+    assert refused.exit_code == 2 and "not a number" in refused.stderr

@@ -127,6 +127,8 @@ def predict(
 
       metafun predict --model species.safetensors --context five.csv --target rest.csv --label species --json
 
+      metafun predict --model tables-classification --context labelled.csv --target unlabelled.csv
+
       metafun predict --model runs/images --context known/ --target new/
     """
     if not as_json:
@@ -265,7 +267,7 @@ def _labelled(path: Path, label: str | None, trained: Trained, learned: Mapping[
     inputs = learned.get("columns") or [name for name in columns.names if name != label]
     regression = trained.config.model.problem == "regression"
     y = columns.numbers([label])[:, 0] if regression else columns.labels(label)
-    return Labelled(path, inputs, label, columns.numbers(inputs), y)
+    return Labelled(path, inputs, label, columns.numbers(inputs, trained.config.tasks.takes_any_table), y)
 
 
 def _unlabelled(path: Path, known: Labelled, trained: Trained) -> tuple[dict[str, list[str]], NDArray]:
@@ -276,7 +278,7 @@ def _unlabelled(path: Path, known: Labelled, trained: Trained) -> tuple[dict[str
     if known.path.is_dir():
         raise InvalidData(f"{known.path} is a folder of images, so that {path} must be one too.")
     columns = read_csv(path)
-    return columns.entries, columns.numbers(known.inputs)
+    return columns.entries, columns.numbers(known.inputs, trained.config.tasks.takes_any_table)
 
 
 def _files(folder: Path) -> list[Path]:

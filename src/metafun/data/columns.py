@@ -38,13 +38,13 @@ class Columns:
                 raise InvalidData(printable(f"{self.path}, row {row + 1}: '{name}' is {entry!r}; name it."))
         return entries
 
-    def numbers(self, names: Sequence[str]) -> NDArray:
-        """[rows, columns]; NaN and infinity are left to who uses them."""
+    def numbers(self, names: Sequence[str], gaps: bool = False) -> NDArray:
+        """[rows, columns]; NaN and infinity are left to who uses them. With `gaps`, an empty entry is NaN."""
         matrix = np.empty((len(self), len(names)))
         for j, name in enumerate(names):
             for i, entry in enumerate(self._column(name)):
                 try:
-                    matrix[i, j] = float(entry)
+                    matrix[i, j] = float(entry) if entry or not gaps else np.nan
                 except ValueError:
                     raise InvalidData(
                         printable(f"{self.path}, row {i + 1}: '{name}' is {entry!r}, not a number; mend or drop it.")
