@@ -191,9 +191,10 @@ def test_an_averaged_run_resumes_to_the_bit(tmp_path):
 
 def test_seeds_of_episodes_train_the_same_alone_and_in_company():
     together, alone = (Trainer(tiny(f"training.seeds={seeds}")) for seeds in ("[3,4]", "[4]"))
-    *_, (a, _) = together.run(together.start())
-    *_, (b, _) = alone.run(alone.start())
-    np.testing.assert_allclose(a.parameters[1], b.parameters[0], atol=1e-4)
+    # The losses: Adam makes whole steps of the rounding in a gradient that is next to nothing.
+    a, b = (np.concatenate([losses for _, losses in trainer.run(trainer.start())]) for trainer in (together, alone))
+    np.testing.assert_allclose(a[:, 1], b[:, 0], rtol=1e-4)
+    assert not np.allclose(a[:, 0], b[:, 0], rtol=1e-2)
 
 
 def test_an_overwritten_protocol_does_not_trip_over_its_old_end(tmp_path):
