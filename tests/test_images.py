@@ -136,6 +136,13 @@ def test_a_prediction_depends_on_nothing_else_that_is_asked(folder, preset):
     assert not np.allclose(model.predict(model.encode(other.context), task.target.x).log_probabilities, together)
 
 
+def test_half_precision_is_nearly_the_same():
+    whole, half = (ConvNet((8, 8), [1, 8, 8], 2, p, key=jax.random.key(0)) for p in ("float32", "bfloat16"))
+    x = jax.random.uniform(jax.random.key(1), (3, 64))
+    assert half(x).dtype == x.dtype and not np.array_equal(whole(x), half(x))
+    np.testing.assert_allclose(half(x), whole(x), atol=0.1)
+
+
 def test_tasks_of_images_are_predicted_few_at_a_time(folder):
     narrow, wide = configuration(folder), configuration(folder, "embedding.channels=4096", "tasks.ways=4")
     many, few = (_at_a_time(config.blank_model(), config.tasks.validation()) for config in (narrow, wide))

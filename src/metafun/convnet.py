@@ -33,10 +33,11 @@ class Block(eqx.Module):
         self.groups, self.precision = groups, precision
 
     def __call__(self, h: Float[Array, "m a b i"]) -> Float[Array, "m c d o"]:
-        # cuBLAS refuses half-precision products over the nine numbers that the first block sees.
-        precision = self.precision if h.shape[-1] % 8 == 0 else self.scale.dtype
-        h = (_windows(h.astype(precision)) @ self.kernel.astype(precision)).astype(self.scale.dtype)
-        return _pool(jax.nn.relu(self.scale * self._normalised(h) + self.shift))
+        h, kernel = _windows(h.astype(self.precision)), self.kernel.astype(self.precision)
+        # The tensor cores of a GPU take numbers by eights, and the first block sees nine of them.
+        missing = -h.shape[-1] % 8 if h.dtype.itemsize < 4 else 0
+        h = jnp.pad(h, [*[(0, 0)] * 3, (0, missing)]) @ jnp.pad(kernel, [(0, missing), (0, 0)])
+        return _pool(jax.nn.relu(self.scale * self._normalised(h.astype(self.scale.dtype)) + self.shift))
 
     def _normalised(self, h: Float[Array, "m a b o"]) -> Float[Array, "m a b o"]:
         grouped = h.reshape(*h.shape[:3], self.groups, -1)
