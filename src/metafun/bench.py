@@ -1,5 +1,7 @@
 """How models do on scikit-learn's own small tables with few rows, beside its own estimators."""
 
+import hashlib
+import inspect
 import json
 import time
 import warnings
@@ -20,12 +22,13 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from .estimators import MetaFunClassifier, MetaFunRegressor
 from .files import write_atomically
 from .likelihoods import BINS, calibration_error
+from .trained import locate
 
 OURS = "MetaFun"
 # Rows that a model is judged on in each split.
@@ -98,6 +101,7 @@ class Cell:
     metrics: dict[str, list[float]]
     reliability: list[list[float]] | None
     seconds: float
+    checkpoint: str = ""
 
 
 def models(problem: str) -> dict[str, Callable[[NDArray], Any]]:
@@ -124,7 +128,7 @@ def measure(data: str, size: int, model: str, splits: int) -> Cell:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of optimisers that have not converged; what they found is judged
             fitted = make(y[given]).fit(x[given], y[given])
-            said = _said(fitted, x[judged], y[given], chosen.problem)
+            said = _said(fitted, x[judged], chosen.problem)
         seconds += time.perf_counter() - start
         if chosen.problem == "classification":
             row, bins = _judge_classes(said, fitted.classes_, y[judged])
@@ -134,12 +138,18 @@ def measure(data: str, size: int, model: str, splits: int) -> Cell:
         rows.append(row)
     metrics = {name: [row[name] for row in rows] for name in rows[0]}
     found = reliability.tolist() if chosen.problem == "classification" else None
-    return Cell(data, size, model, metrics, found, seconds / splits)
+    checkpoint = _fingerprint(chosen.problem) if model == OURS else ""
+    return Cell(data, size, model, metrics, found, seconds / splits, checkpoint)
 
 
 def missing(path: Path, splits: int, only: Sequence[str]) -> Iterator[tuple[str, int, str]]:
     """The cells that a file of results does not have yet."""
-    there = {(cell.data, cell.size, cell.model) for cell in read(path) if _count(cell) >= splits}
+    now = {problem: _fingerprint(problem) for problem in OTHERS}
+    there = {
+        (cell.data, cell.size, cell.model)
+        for cell in read(path)
+        if _count(cell) >= splits and (cell.model != OURS or cell.checkpoint == now[SETS[cell.data].problem])
+    }
     for data, chosen in SETS.items():
         for size in chosen.sizes:
             for model in models(chosen.problem):
@@ -171,8 +181,10 @@ def summary(cells: Sequence[Cell]) -> dict[str, dict[str, dict[str, float]]]:
             for cell in sorted(own, key=lambda cell: cell.size):
                 for name, each in worth(cell).items():
                     values.setdefault(f"{name}_{cell.size}", []).append(each)
-            if own:
-                means = {name: float(np.mean(each)) for name, each in sorted(values.items())}
+            # Means over some of the sets would compare with nothing.
+            sets = sum(chosen.problem == problem for chosen in SETS.values())
+            means = {name: float(np.mean(each)) for name, each in sorted(values.items()) if len(each) == sets}
+            if means:
                 found.setdefault(problem, {})[model] = means
     return found
 
@@ -183,6 +195,11 @@ def worth(cell: Cell) -> dict[str, float]:
     if cell.reliability is not None:
         found["ece"] = float(calibration_error(np.array(cell.reliability)))
     return found
+
+
+def _fingerprint(problem: str) -> str:
+    """Of the shipped model: with another one, what was measured is measured again."""
+    return hashlib.sha256(locate(f"tables-{problem}").read_bytes()).hexdigest()[:12]
 
 
 def _count(cell: Cell) -> int:
@@ -217,14 +234,14 @@ def _split(y: NDArray, size: int, problem: str, rng: np.random.Generator) -> tup
     return given, order[~np.isin(order, given)][:JUDGED]
 
 
-def _said(fitted: Any, x: NDArray, y: NDArray, problem: str) -> Any:
+def _said(fitted: Any, x: NDArray, problem: str) -> Any:
     if problem == "classification":
         return fitted.predict_proba(x)
-    try:
-        mean, std = fitted.predict(x, return_std=True)
-    except (TypeError, ValueError):
-        mean, std = fitted.predict(x), None  # it does not say how sure it is
-    return mean, std
+    if isinstance(fitted, Pipeline):  # a scaler, and what may have been found by a grid
+        x, fitted = fitted[:-1].transform(x), getattr(fitted[-1], "best_estimator_", fitted[-1])
+    if "return_std" in inspect.signature(fitted.predict).parameters:
+        return fitted.predict(x, return_std=True)
+    return fitted.predict(x), None  # it does not say how sure it is
 
 
 def _judge_classes(said: NDArray, classes: NDArray, y: NDArray) -> tuple[dict[str, float], NDArray]:

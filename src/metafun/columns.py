@@ -26,6 +26,14 @@ class Relation(eqx.Module):
         self, entries: Float[Array, "n e"], present: Bool[Array, " n"], y: Float[Array, "n k"]
     ) -> Float[Array, "e s"]: ...
 
+    @abstractmethod
+    def told(self, x: Float[Array, "n one"], present: Bool[Array, " n"], y: Float[Array, "n k"]) -> Float[Array, ""]:
+        """How much a column tells of y by itself."""
+
+    @abstractmethod
+    def ways(self, context: Points) -> Float[Array, ""]:
+        """The number of classes; 0 where there are none."""
+
 
 class ToNumbers(Relation):
     """Correlations with some functions of y."""
@@ -42,6 +50,13 @@ class ToNumbers(Relation):
         entries, outputs = _even(entries, present), _even(self.of_y(y), present)
         return masked_mean(entries[:, :, None] * outputs[:, None, :], present)
 
+    def told(self, x: Float[Array, "n one"], present: Bool[Array, " n"], y: Float[Array, "n k"]) -> Float[Array, ""]:
+        """The largest correlation with an output."""
+        return abs(masked_mean(_even(x, present) * _even(y, present), present)).max()
+
+    def ways(self, context: Points) -> Float[Array, ""]:
+        return jnp.zeros(())
+
 
 class ToClasses(Relation):
     """The share of the variance that lies between the classes."""
@@ -57,6 +72,12 @@ class ToClasses(Relation):
         counts = labels.sum(0)
         means = labels.T @ entries / jnp.maximum(counts, 1)[:, None]
         return (counts / jnp.maximum(counts.sum(), 1) @ jnp.square(means))[:, None]
+
+    def told(self, x: Float[Array, "n one"], present: Bool[Array, " n"], y: Float[Array, "n k"]) -> Float[Array, ""]:
+        return self(x, present, y)[0, 0]
+
+    def ways(self, context: Points) -> Float[Array, ""]:
+        return context.classes.sum().astype(context.y.dtype)
 
 
 class Seen(eqx.Module):
@@ -96,10 +117,10 @@ class Columns(Embedding):
 
     def look(self, context: Points) -> Seen:
         present = ~jnp.isnan(context.x) & context.mask[:, None]
-        count, ways = present.sum(0), context.classes.sum() if context.y.shape[1] > 1 else 0
-        sizes = jnp.stack(
-            [jnp.log1p(count), jnp.log1p(jnp.full_like(count, ways)), count / jnp.maximum(context.mask.sum(), 1)], -1
-        )
+        count = present.sum(0)
+        share = count / jnp.maximum(context.mask.sum(), 1)
+        ways = jnp.full(count.shape, self.relation.ways(context))
+        sizes = jnp.stack([jnp.log1p(count), jnp.log1p(ways), share], -1)
 
         def column(cells: Float[Array, "n c"], present: Bool[Array, " n"]) -> Float[Array, " s"]:
             mean = masked_mean(cells, present)
@@ -109,27 +130,20 @@ class Columns(Embedding):
 
         cells = self._cells(context.x)
         about = self.about(jnp.concatenate([jax.vmap(column, (1, 1))(cells, present), sizes], -1))
-        told = jax.vmap(lambda x, present: _told(x, present, context.y), (1, 1))(context.x, present)
+        x = jnp.where(present, context.x, 0)[..., None]
+        told = jax.vmap(lambda x, present: self.relation.told(x, present, context.y), (1, 1))(x, present)
         there = count > 0
         return Seen(about, jnp.argsort(jnp.where(there, -told, jnp.inf)), there)
 
     def __call__(self, x: Float[Array, "m dx"], seen: Seen) -> Float[Array, "m e"]:
         cells = self._cells(x)
-        about = jnp.broadcast_to(seen.about, (len(x), *seen.about.shape))
+        about = jnp.broadcast_to(seen.about, (x.shape[0], *seen.about.shape))
         entries = jnp.where(seen.there[:, None], self.entry(jnp.concatenate([cells, about], -1)), 0)
-        return self.row(entries[:, seen.order].reshape(len(x), -1))
+        return self.row(entries[:, seen.order].reshape(x.shape[0], -1))
 
     def _cells(self, x: Float[Array, "m d"]) -> Float[Array, "m d c"]:
         missing = jnp.isnan(x)
         return self.cell(jnp.stack([jnp.where(missing, 0, x), missing.astype(x.dtype)], -1))
-
-
-def _told(x: Float[Array, " n"], present: Bool[Array, " n"], y: Float[Array, "n k"]) -> Float[Array, ""]:
-    """How much a column tells of y by itself: the share of the variance of y that goes with x, or of x with classes."""
-    x = jnp.where(present, x, 0)[:, None]
-    if y.shape[1] > 1:
-        return ToClasses()(x, present, y)[0, 0]
-    return abs(masked_mean(_even(x, present) * _even(y, present), present))[0]
 
 
 def _even(values: Float[Array, "n e"], present: Bool[Array, " n"]) -> Float[Array, "n e"]:

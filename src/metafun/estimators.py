@@ -2,9 +2,10 @@
 
 import tempfile
 import warnings
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import equinox as eqx
 import jax
@@ -21,7 +22,7 @@ from . import own
 from .checkpoint import read_arrays, read_header
 from .config import Config
 from .data import Table
-from .errors import InvalidCheckpoint
+from .errors import InvalidCheckpoint, MetaFunError
 from .files import write_atomically
 from .frames import Frame
 from .likelihoods import Gaussian
@@ -38,9 +39,13 @@ _functions = eqx.filter_jit(lambda model, representation, x, key, n: model.funct
 class FewShot(BaseEstimator):
     """What regression and classification share: a trained model, a context, and predictions in chunks."""
 
+    problem: ClassVar[str]
+    # What scikit-learn is to check of y beside the usual.
+    checks: ClassVar[dict[str, bool]]
     X_: NDArray
     y_: NDArray
     n_features_in_: int
+    feature_names_in_: NDArray
     trained_: Trained
     frame_: Frame
 
@@ -51,17 +56,26 @@ class FewShot(BaseEstimator):
         """
         self.checkpoint = checkpoint
 
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """The context: a few rows and what is known of them."""
+        trained = self._load()
+        return self._take(trained, *self._validated(trained, X, y, reset=True, **self.checks))
+
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Adds points to the context."""
         if not hasattr(self, "X_"):
             return self.fit(X, y)
-        x, new = self._validated(self._load(), X, y, reset=False)
-        return self.fit(np.concatenate([self.X_, x]), np.concatenate([self.y_, new]))
+        trained = self._load()
+        x, new = self._validated(trained, X, y, reset=False, **self.checks)
+        if (new.dtype.kind in "biuf") != (self.y_.dtype.kind in "biuf"):
+            raise ValueError(f"y is {new.dtype}, but that of the rows before is {self.y_.dtype}; give the same kind.")
+        return self._take(trained, np.concatenate([self.X_, x]), np.concatenate([self.y_, new]))
 
     def save(self, path: str | Path) -> None:
         """The model and, after `fit`, its context, in one file that runs no code when it is loaded."""
         context, labels = self._context() if hasattr(self, "X_") else ({}, [])
-        open_trained(self._checkpoint()).save(Path(path), {"context": context}, {"labels": labels})
+        record = {"labels": labels, "names": list(getattr(self, "feature_names_in_", []))}
+        open_trained(self._checkpoint()).save(Path(path), {"context": context}, record)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -72,7 +86,10 @@ class FewShot(BaseEstimator):
         if not arrays:
             return loaded
         try:
-            return loaded._restore(arrays["context.X"], arrays["context.y"], record["labels"])
+            loaded._restore(arrays["context.X"], arrays["context.y"], record["labels"])
+            if names := [str(name) for name in record.get("names", [])]:
+                loaded.feature_names_in_ = np.array(names, object)
+            return loaded
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise InvalidCheckpoint(f"{path} has a damaged context: {error}") from None
 
@@ -93,8 +110,14 @@ class FewShot(BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.checkpoint is None
+        tags.input_tags.allow_nan = self._takes_any_table()
         return tags
+
+    def _takes_any_table(self) -> bool:
+        try:
+            return open_trained(self._checkpoint()).config.tasks.takes_any_table
+        except MetaFunError:
+            return False  # what is wrong with the checkpoint is said when it is used
 
     def _checkpoint(self) -> str | Path | Trained:
         return f"tables-{self.problem}" if self.checkpoint is None else self.checkpoint
@@ -123,6 +146,10 @@ class FewShot(BaseEstimator):
             )
         return checked
 
+    @abstractmethod
+    def _take(self, trained: Trained, rows: NDArray, y: NDArray) -> Self:
+        """Encodes a context that has been checked."""
+
     def _encode(self, trained: Trained, frame: Frame, X: NDArray, Y: NDArray) -> Any:
         _check_range("X", X, trained.config.tasks.inputs, "MinMaxScaler({}) does")
         x, y, room = _single(frame.inputs(X), "X"), _single(Y, "y"), _room(len(X))
@@ -131,7 +158,7 @@ class FewShot(BaseEstimator):
     def _ready(self) -> None:
         check_is_fitted(self, "X_")
         if not hasattr(self, "representation_"):
-            self.fit(self.X_, self.y_)
+            self._take(self._load(), self.X_, self.y_)
 
     def _chunks(self, X: ArrayLike) -> Iterator[tuple[NDArray, int]]:
         """Rows as the model takes them, a chunk at a time, and how many of them are more than padding."""
@@ -158,7 +185,8 @@ class FewShot(BaseEstimator):
 class MetaFunRegressor(RegressorMixin, FewShot):
     """Few-shot regression: the points given to `fit` are the context of a task like those the model was trained on."""
 
-    problem = "regression"
+    problem: ClassVar[str] = "regression"
+    checks: ClassVar[dict[str, bool]] = {"y_numeric": True, "multi_output": True}
 
     def meta_fit(
         self,
@@ -182,12 +210,10 @@ class MetaFunRegressor(RegressorMixin, FewShot):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = self.checkpoint is not None
+        tags.target_tags.multi_output = not self._takes_any_table()
         return tags
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        trained = self._load()
-        rows, values = self._validated(trained, X, y, reset=True, y_numeric=True, multi_output=True)
+    def _take(self, trained: Trained, rows: NDArray, values: NDArray) -> Self:
         if values.dtype.kind not in "biuf":
             raise ValueError(f"y must be numbers, not {values.dtype}.")
         outputs, tasks = np.reshape(values, (len(values), -1)).astype(float), trained.config.tasks
@@ -272,7 +298,8 @@ class MetaFunRegressor(RegressorMixin, FewShot):
 class MetaFunClassifier(ClassifierMixin, FewShot):
     """Few-shot classification: any labels, any number of classes, a few rows of each."""
 
-    problem = "classification"
+    problem: ClassVar[str] = "classification"
+    checks: ClassVar[dict[str, bool]] = {}
 
     def meta_fit(
         self,
@@ -294,9 +321,7 @@ class MetaFunClassifier(ClassifierMixin, FewShot):
         config = own.classification_config(table, own.chosen(steps, seed, settings))
         return self._train(table, config, folder, progress)
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        trained = self._load()
-        rows, labels = self._validated(trained, X, y, reset=True)
+    def _take(self, trained: Trained, rows: NDArray, labels: NDArray) -> Self:
         check_classification_targets(labels)
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) < 2:

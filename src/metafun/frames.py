@@ -18,6 +18,8 @@ QUARTILES = 1.349
 BEND = 3.0
 # Outputs stop to count here.
 FAR = 15.0
+# A principal component with less of the variance of the first is none.
+LEAST_VARIANCE = 1e-4
 
 
 class Scale(Protocol):
@@ -48,7 +50,16 @@ class Standard:
 
     @classmethod
     def of(cls, rows: Rows) -> Self:
-        """Median and distance of the quartiles, or where these agree the standard deviation, or 1."""
+        """Median and distance of the quartiles, or where these agree the standard deviation.
+
+        A column that does not differ tells nothing: it is missing.
+        """
+        middle, width = cls._measure(rows)
+        return cls(middle, _library(rows).where(width > 0, width, np.nan))
+
+    @staticmethod
+    def _measure(rows: Rows) -> tuple[Rows, Rows]:
+        """The middle, and the width, 0 where nothing differs."""
         xp = _library(rows)
         # A column that nothing is known of would make NumPy warn.
         known = xp.where((~xp.isnan(rows)).any(0), rows, 0.0)
@@ -57,7 +68,7 @@ class Standard:
         # What differs by rounding alone does not differ.
         least = 8 * np.finfo(known.dtype).eps * abs(middle)
         width = xp.where(quartiles > least, quartiles, deviation)
-        return cls(middle, xp.where(width > least, width, 1.0))
+        return middle, xp.where(width > least, width, 0.0)
 
     def __call__(self, rows: Rows) -> Rows:
         return (rows - self.middle) / self.deviation
@@ -67,7 +78,14 @@ class Standard:
 
 
 class Limited(Standard):
-    """The same, but nothing lies farther out than `FAR`."""
+    """The same for outputs: nothing lies farther out than `FAR`, and what does not differ may be wrong by its size."""
+
+    @classmethod
+    def of(cls, rows: Rows) -> Self:
+        middle, width = cls._measure(rows)
+        xp = _library(rows)
+        size = xp.where(abs(middle) > 0, abs(middle), 1.0)
+        return cls(middle, xp.where(width > 0, width, size))
 
     def __call__(self, rows: Rows) -> Rows:
         return _library(rows).clip(super().__call__(rows), -FAR, FAR)
@@ -104,10 +122,11 @@ def _principal(rows: Float[np.ndarray, "n d"], columns: int) -> Float[np.ndarray
     """Onto the directions in which the rows differ most, as many as there are, the first with deviation 1."""
     rows = np.where(np.isnan(rows), 0.0, rows)
     _, sizes, directions = np.linalg.svd(rows - rows.mean(0), full_matrices=False)
-    kept = min(columns, max(1, int((sizes > 1e-9 * max(sizes[0], 1e-300)).sum())))
+    # In training it is the same: a component without variance is missing.
+    kept = min(columns, int((np.square(sizes) > LEAST_VARIANCE * np.square(sizes[0])).sum()))
     # The sign of a direction means nothing; one is chosen, so that the same rows give the same numbers.
     directions = directions[:kept] * np.sign(directions[:kept].sum(1, keepdims=True) + 1e-300)
-    return directions.T / max(sizes[0] / np.sqrt(len(rows)), 1e-12)
+    return directions.T / (sizes[0] / np.sqrt(len(rows)))
 
 
 def _library(rows: Any) -> Any:

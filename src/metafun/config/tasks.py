@@ -226,6 +226,8 @@ class AnyTableConfig:
         if evaluation.ways is not None:
             raise InvalidConfig("evaluation.ways is for episodes; these tables have any number of classes.")
         targets = evaluation.targets or self.targets
+        if 0 in (evaluation.shots or ()):
+            raise InvalidConfig("evaluation.shots = 0: a table without rows has nothing to be standardised by.")
         if evaluation.shots is None:
             yield "anyshot", self._tables(self.context, targets)
         for n in evaluation.shots or ():

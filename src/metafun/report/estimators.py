@@ -49,7 +49,7 @@ def render_tables(results: Path) -> str:
     for problem, metrics in columns.items():
         names = (name.replace("_", " ").replace("r2", "R²").replace("ece", "ECE") for name in metrics)
         lines = [f"| {problem} | {' | '.join(names)} |", "|---" * (1 + len(metrics)) + "|"]
-        for model, values in found[problem].items():
+        for model, values in found.get(problem, {}).items():
             lines.append(f"| {model} | {' | '.join(f'{values[m]:.3f}' if m in values else '' for m in metrics)} |")
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
@@ -65,7 +65,9 @@ def render_by_set(results: Path) -> str:
         metric = "accuracy" if chosen.problem == "classification" else "r2"
         for size in chosen.sizes:
             here = {model: found[metric] for (d, s, model), found in cells.items() if (d, s) == (data, size)}
-            ours = here.pop(OURS)
+            ours = here.pop(OURS, None)
+            if ours is None or not here:
+                continue
             best = max(here, key=lambda model: here[model])
             rows = f"{size} of each class" if metric == "accuracy" else f"{size}"
             lines.append(f"| {data.replace('_', ' ')} | {rows} | {ours:.3f} | {here[best]:.3f} | {best} |")
@@ -78,6 +80,8 @@ def render_table_limits(results: Path) -> str:
     names = {
         "columns_in_another_order_probability": "most that a probability moves with the columns in another order",
         "columns_in_another_order_deviations": "most that a mean moves, in deviations of y",
+        "columns_in_another_order_two_rows_probability": "the same probability with two rows, where all columns tie",
+        "columns_in_another_order_two_values_probability": "with columns of two values, where many do",
         "fit_and_predict_over_random_forest": "fit + predict over RandomForestClassifier, 100 rows, 10 columns",
         "fit_and_predict_over_logistic_regression": "fit + predict over LogisticRegression",
     }

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from ...frames import LEAST_VARIANCE
 from ...likelihoods import masked_mean
 from .draws import categories, integers, normals
 
@@ -41,24 +42,13 @@ def warped(key: PRNGKeyArray, z: Float[Array, "n d"]) -> Float[Array, "n d"]:
 def principal(x: Float[Array, "n d"], own: Bool[Array, " n"], count: int) -> Float[Array, "n c"]:
     """Components in the order of their variance over the rows that are `own`, the first with deviation 1.
 
-    Those without variance are missing. Found by a few power iterations each, which is near enough for tables that are
-    made up.
+    Those without variance are missing.
     """
     centred = jnp.where(own[:, None], x - masked_mean(x, own), 0)
-    spread = centred.T @ centred / jnp.maximum(own.sum(), 1)
-
-    def component(spread: Float[Array, "d d"], start: Float[Array, " d"]) -> tuple[Array, tuple[Array, Array]]:
-        v = start
-        for _ in range(6):
-            v = spread @ v
-            v = v / jnp.maximum(jnp.linalg.norm(v), 1e-12)
-        variance = v @ spread @ v
-        return spread - variance * jnp.outer(v, v), (v, variance)
-
-    starts = jnp.ones((count, x.shape[1])) + jnp.cos(jnp.arange(count * x.shape[1]).reshape(count, -1))
-    _, (directions, variances) = jax.lax.scan(component, spread, starts)
-    found = x @ directions.T / jnp.sqrt(jnp.maximum(variances[0], 1e-12))
-    return jnp.where(variances > 1e-4 * variances[0], found, jnp.nan)
+    variances, directions = jnp.linalg.eigh(centred.T @ centred / jnp.maximum(own.sum(), 1))
+    variances, directions = variances[::-1][:count], directions[:, ::-1][:, :count]
+    found = x @ directions / jnp.sqrt(jnp.maximum(variances[0], 1e-12))
+    return jnp.where((variances > LEAST_VARIANCE * variances[0]) & (variances[0] > 0), found, jnp.nan)
 
 
 def with_gaps(key: PRNGKeyArray, x: Float[Array, "n d"]) -> Float[Array, "n d"]:

@@ -56,10 +56,10 @@ class Tables(Tasks):
         """The first n rows are the context; the `targets` last ones that are judged the target."""
         most = self.context[1]
         own = jnp.arange(most) < n
+        is_wide = ~jnp.isnan(x[:, self.columns]).all()
         standard = Standard.of(jnp.where(own[:, None], x[:most], jnp.nan))
         x = bent(standard(x))
         components = features.principal(jnp.nan_to_num(x), jnp.arange(len(x)) < n, self.columns)
-        is_wide = ~jnp.isnan(x[:, self.columns]).all()
         x = jnp.where(is_wide, components, x[:, : self.columns])
         return Task(Points(x[:most], y[:most], own), Points(x[most:], y[most:], judged[most:]))
 
@@ -113,6 +113,8 @@ class LabelTables(Tables):
             jax.random.bernoulli(keys[8], 0.3), _by_threshold(scores[:, 0], shares), _by_largest(scores, shares)
         )
         labels = jnp.where(is_clustered, cluster, labels)
+        # Where chance made one class of them all, the first column tells two apart.
+        labels = jnp.where((labels == labels[0]).all(), (z[:, 0] > 0).astype(int), labels)
         labels = self._noisy(keys[9], labels, shares)
 
         x = features.warped(keys[10], jnp.where(is_clustered, clustered, z))
@@ -120,6 +122,7 @@ class LabelTables(Tables):
         n = self.context_size(jax.random.fold_in(key, 0))
         order = _evenly(labels, self.classes, self.context[1])
         order = jnp.where(jax.random.bernoulli(jax.random.fold_in(key, 1), 0.5), order, jnp.arange(self.rows))
+        order = order[_with_two(labels[order])]
         x, labels = x[order], labels[order]
         shown = jnp.zeros(self.classes, bool).at[labels].max(jnp.arange(self.rows) < n)
         return self.split(n, x, jax.nn.one_hot(labels, self.classes), shown[labels])
@@ -161,6 +164,13 @@ def _by_threshold(score: Float[Array, " n"], shares: Float[Array, " c"]) -> Int[
 def _by_largest(scores: Float[Array, "n c"], shares: Float[Array, " c"]) -> Int[Array, " n"]:
     """The class with the largest score; frequent ones have a head start."""
     return jnp.argmax(scores + jnp.log(shares), axis=1)
+
+
+def _with_two(labels: Int[Array, " n"]) -> Int[Array, " n"]:
+    """An order in which the first two rows are of different classes, if there are any."""
+    other = jnp.argmax(labels != labels[0])
+    places = jnp.arange(len(labels))
+    return jnp.where(other > 0, places.at[1].set(other).at[other].set(1), places)
 
 
 def _evenly(labels: Int[Array, " n"], classes: int, most: int) -> Int[Array, " n"]:
