@@ -142,8 +142,8 @@ def measure(data: str, size: int, model: str, splits: int) -> Cell:
     return Cell(data, size, model, metrics, found, seconds / splits, checkpoint)
 
 
-def missing(path: Path, splits: int, only: Sequence[str]) -> Iterator[tuple[str, int, str]]:
-    """The cells that a file of results does not have yet."""
+def missing(path: Path, splits: int, only: Sequence[str], sets: Sequence[str] = ()) -> Iterator[tuple[str, int, str]]:
+    """The cells that a file of results does not have yet, of some models and sets, or of all."""
     now = {problem: _fingerprint(problem) for problem in OTHERS}
     there = {
         (cell.data, cell.size, cell.model)
@@ -151,6 +151,8 @@ def missing(path: Path, splits: int, only: Sequence[str]) -> Iterator[tuple[str,
         if _count(cell) >= splits and (cell.model != OURS or cell.checkpoint == now[SETS[cell.data].problem])
     }
     for data, chosen in SETS.items():
+        if sets and data not in sets:
+            continue
         for size in chosen.sizes:
             for model in models(chosen.problem):
                 if (data, size, model) not in there and (not only or model in only):

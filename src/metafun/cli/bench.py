@@ -32,6 +32,9 @@ def tables(
     only: Annotated[
         list[str] | None, typer.Option("--only", metavar="MODEL", help="May be given again.", show_default=False)
     ] = None,
+    data: Annotated[
+        list[str] | None, typer.Option("--data", metavar="SET", help="May be given again.", show_default=False)
+    ] = None,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes that share the work.")] = 1,
     results: Annotated[Path, typer.Option("--results", help="Where the numbers are kept.")] = Path(
         "results/tables.jsonl"
@@ -58,7 +61,10 @@ def tables(
     for name in only or ():
         if name not in known:
             raise InvalidConfig(f"--only {name}: there is no such model; {suggest(name, sorted(known))}")
-    missing = list(measuring.missing(results, splits, only or ()))
+    for name in data or ():
+        if name not in measuring.SETS:
+            raise InvalidConfig(f"--data {name}: there is no such set; {suggest(name, list(measuring.SETS))}")
+    missing = list(measuring.missing(results, splits, only or (), data or ()))
     columns = (TextColumn("measuring"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, disable=not err.is_terminal) as bar:
         task = bar.add_task("", total=len(missing))
