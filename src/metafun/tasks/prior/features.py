@@ -45,10 +45,31 @@ def principal(x: Float[Array, "n d"], own: Bool[Array, " n"], count: int) -> Flo
     Those without variance are missing.
     """
     centred = jnp.where(own[:, None], x - masked_mean(x, own), 0)
-    variances, directions = jnp.linalg.eigh(centred.T @ centred / jnp.maximum(own.sum(), 1))
-    variances, directions = variances[::-1][:count], directions[:, ::-1][:, :count]
-    found = x @ directions / jnp.sqrt(jnp.maximum(variances[0], 1e-12))
+    variances, directions = _leading(centred.T @ centred / jnp.maximum(own.sum(), 1), count)
+    found = x @ directions.T / jnp.sqrt(jnp.maximum(variances[0], 1e-12))
     return jnp.where((variances > LEAST_VARIANCE * variances[0]) & (variances[0] > 0), found, jnp.nan)
+
+
+def _leading(spread: Float[Array, "d d"], count: int) -> tuple[Float[Array, " c"], Float[Array, "c d"]]:
+    """The largest eigenvalues and their vectors, one after the other, by the 256th power of what is left.
+
+    Not `eigh`: LAPACK's threads and those of several CPU devices would wait for each other.
+    """
+
+    def next_one(left: Float[Array, "d d"], _: None) -> tuple[Array, tuple[Array, Array]]:
+        power = left
+        for _squaring in range(8):
+            power = power / jnp.maximum(jnp.linalg.norm(power), 1e-30)
+            power = power @ power
+        # The column of the largest entry is along the eigenvector.
+        vector = power[:, jnp.argmax(jnp.diagonal(power))]
+        vector = vector / jnp.maximum(jnp.linalg.norm(vector), 1e-30)
+        value = vector @ left @ vector
+        rest = jnp.eye(len(vector)) - jnp.outer(vector, vector)
+        return rest @ left @ rest, (value, vector)
+
+    _, (values, vectors) = jax.lax.scan(next_one, spread, length=count)
+    return values, vectors
 
 
 def with_gaps(key: PRNGKeyArray, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
