@@ -69,5 +69,8 @@ def test_judged_as_scikit_learn_judges():
 def test_mistakes_on_the_command_line(tmp_path):
     refused = metafun("bench", "tables", "--only", "random forrest")
     assert refused.exit_code == 2 and "did you mean 'random forest'" in refused.stderr
+    (tmp_path / "broken.jsonl").write_text('{"data": "iris", "si', "utf-8")
+    refused = metafun("bench", "tables", "--results", tmp_path / "broken.jsonl")
+    assert refused.exit_code == 2 and "a line that no benchmark wrote" in refused.stderr
     refused = metafun("bench", "tables", "--results", tmp_path / "no" / "where.jsonl")
     assert refused.exit_code == 2 and "there is no folder" in refused.stderr

@@ -25,6 +25,7 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from .errors import InvalidResults
 from .estimators import MetaFunClassifier, MetaFunRegressor
 from .files import write_atomically
 from .likelihoods import BINS, calibration_error
@@ -162,7 +163,10 @@ def missing(path: Path, splits: int, only: Sequence[str], sets: Sequence[str] = 
 def read(path: Path) -> list[Cell]:
     if not path.exists():
         return []
-    return [Cell(**json.loads(line)) for line in path.read_text("utf-8").splitlines()]
+    try:
+        return [Cell(**json.loads(line)) for line in path.read_text("utf-8").splitlines()]
+    except (ValueError, TypeError) as error:
+        raise InvalidResults(f"{path} has a line that no benchmark wrote: {error}; mend it, or use another.") from None
 
 
 def add(path: Path, cell: Cell) -> None:
