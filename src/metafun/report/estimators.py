@@ -1,5 +1,6 @@
 """What the estimators are worth, those of any table among them."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from .lines import records
@@ -28,22 +29,21 @@ def render_estimators(results: Path) -> str:
         "import_metafun_over_jax": "`import metafun` over `import jax`",
         "import_and_use_over_jax": "the same, with the first model",
     }
-    lines = ["| | measured |", "|---|---|", *(f"| {text} | {found[name]:.3g} |" for name, text in names.items())]
-    return "\n".join(lines) + "\n"
+    return "\n".join(_measured(found, names, 3)) + "\n"
 
 
 def render_tables(results: Path) -> str:
     """Small tables: the means over four sets with classes, and one with numbers."""
-    from ..bench import read, summary  # scikit-learn is slow to import
+    from ..bench import CLASSIFICATION, REGRESSION, read, summary  # scikit-learn is slow to import
 
     found = summary(read(results / "tables.jsonl"))
     columns = {
         "classification": [
-            *(f"accuracy_{n}" for n in (2, 5, 10, 20)),
+            *(f"accuracy_{n}" for n in CLASSIFICATION),
             *(f"log_likelihood_{n}" for n in (2, 5)),
             "ece_5",
         ],
-        "regression": [f"r2_{n}" for n in (8, 16, 32, 64, 128)] + ["log_likelihood_32"],
+        "regression": [*(f"r2_{n}" for n in REGRESSION), "log_likelihood_32"],
     }
     parts = []
     for problem, metrics in columns.items():
@@ -85,8 +85,13 @@ def render_table_limits(results: Path) -> str:
         "fit_and_predict_over_random_forest": "fit + predict over RandomForestClassifier, 100 rows, 10 columns",
         "fit_and_predict_over_logistic_regression": "fit + predict over LogisticRegression",
     }
-    lines = ["| | measured |", "|---|---|", *(f"| {text} | {found[name]:.2g} |" for name, text in names.items())]
+    lines = _measured(found, names, 2)
     for n, scores in found["rows"].items():
         both = ", ".join(f"{score:.3f} {name}" for name, score in scores.items())
         lines.append(f"| accuracy on digits with {n} rows in all | {both} |")
     return "\n".join(lines) + "\n"
+
+
+def _measured(found: Mapping[str, float], names: Mapping[str, str], digits: int) -> list[str]:
+    """A line for each number that was found, with what it is in words."""
+    return ["| | measured |", "|---|---|", *(f"| {text} | {found[name]:.{digits}g} |" for name, text in names.items())]

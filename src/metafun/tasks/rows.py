@@ -1,16 +1,14 @@
 """Rows of a table, and how some of them are drawn without repetition, on the device."""
 
-from typing import TypeVar
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 from ..data import Table
+from ..frames import Rows
 
-# Of the caller's kind: of NumPy, or of JAX where a program is compiled.
-Rows = TypeVar("Rows", np.ndarray, Array)
+__all__ = ["Rows", "choose", "of_splits"]
 
 
 def of_splits(table: Table, *splits: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
