@@ -6,6 +6,7 @@ python scripts/nearest_mean.py RUN >> results/omniglot.jsonl
 import json
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -18,7 +19,7 @@ from metafun.evaluation import evaluate
 
 
 def main(folder: str) -> None:
-    run = Run(folder)
+    run = Run(Path(folder))
     models = run.models()
     assert isinstance(models, Embedded)
     mean = PrototypesConfig(layers=0).build(models.embedding.size, 0, jax.random.key(0))
