@@ -9,8 +9,10 @@ import numpy as np
 
 from metafun.config import MetaFunConfig
 from metafun.config.baselines import LEOConfig, LogisticConfig, MAMLConfig, MatchingConfig, PrototypesConfig
+from metafun.config.embedding import ColumnsConfig, ConvNetConfig
 from metafun.config.losses import CrossEntropyConfig, GaussianConfig
 from metafun.data import Table
+from metafun.embedding import Embedded
 from metafun.learner import Learner
 from metafun.schema import parse
 from metafun.task import Task
@@ -52,6 +54,14 @@ CLASSIFIERS = [
 # With a latent: beside updates, and instead of them.
 STOCHASTIC = [VARIANTS[0] | {"latent": "global", "iterations": iterations} for iterations in (3, 0)]
 
+# With inputs that are embedded: the columns of a table, and images of 1 × 3 pixels.
+_COLUMNS = ColumnsConfig(cells=5, about=4, entries=3, size=6, outputs=2)
+EMBEDDED = [
+    VARIANTS[0] | {"embedding": _COLUMNS},
+    CLASSIFIERS[0] | {"embedding": _COLUMNS},
+    CLASSIFIERS[1] | {"embedding": ConvNetConfig(blocks=2, channels=4, groups=2)},
+]
+
 # What the paper compares with.
 _ADAPTED = dict(width=7, activation="tanh", test_steps=3, steps=2)
 BASELINES = [
@@ -68,19 +78,26 @@ BASELINES = [
 
 def name(variant) -> str:
     if isinstance(variant, dict):
-        return "-".join(str(value) for value in variant.values())
+        return "-".join(str(getattr(value, "kind", value)) for value in variant.values())
     return f"{variant.kind}{BASELINES.index(variant)}"
 
 
 def classifies(variant) -> bool:
-    return variant in CLASSIFIERS or getattr(variant, "problem", None) == "classification"
+    if isinstance(variant, dict):
+        return variant["decoder"] in ("softmax-weights", "logits")
+    return variant.problem == "classification"
 
 
 def build(variant, seed: int = 0, **changes) -> Learner:
     """A small model with random parameters everywhere, also where training starts from 0 or 1."""
     key, noise = jax.random.split(jax.random.key(seed))
     config = parse(MetaFunConfig, _table(variant, changes)) if isinstance(variant, dict) else variant
-    model = config.build(DX, 0 if classifies(variant) else DY, key)
+    dy = 0 if classifies(variant) else DY
+    if isinstance(variant, dict) and "embedding" in variant:
+        embedding = variant["embedding"].build((DX, dy), (1, DX), key)
+        model: Learner = Embedded(embedding, config.build(embedding.size, dy, key))
+    else:
+        model = config.build(DX, dy, key)
     arrays, numbers = eqx.partition(model, eqx.is_array)
     leaves, structure = jax.tree.flatten(arrays)
     keys = jax.random.split(noise, len(leaves))

@@ -6,11 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from examples import BASELINES, CLASSES, CLASSIFIERS, STOCHASTIC, VARIANTS, build, name, random_task
+from examples import BASELINES, CLASSES, CLASSIFIERS, EMBEDDED, STOCHASTIC, VARIANTS, build, name, random_task
 from metafun.likelihoods import Categorical
 from metafun.task import Points, Task, stack
 
-every_variant = pytest.mark.parametrize("variant", VARIANTS + CLASSIFIERS + STOCHASTIC + BASELINES, ids=name)
+every_variant = pytest.mark.parametrize("variant", VARIANTS + CLASSIFIERS + STOCHASTIC + EMBEDDED + BASELINES, ids=name)
 
 
 # Compiled whole: op by op, each of the thousand small shapes would be compiled by itself.

@@ -139,7 +139,7 @@ class Columns(Embedding):
         cells = self._cells(x)
         about = jnp.broadcast_to(seen.about, (x.shape[0], *seen.about.shape))
         entries = jnp.where(seen.there[:, None], self.entry(jnp.concatenate([cells, about], -1)), 0)
-        return self.row(entries[:, seen.order].reshape(x.shape[0], -1))
+        return self.row(entries[:, seen.order].reshape(x.shape[0], entries.shape[1] * entries.shape[2]))
 
     def _cells(self, x: Float[Array, "m d"]) -> Float[Array, "m d c"]:
         missing = jnp.isnan(x)

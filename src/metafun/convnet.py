@@ -40,7 +40,7 @@ class Block(eqx.Module):
         return _pool(jax.nn.relu(self.scale * self._normalised(h.astype(self.scale.dtype)) + self.shift))
 
     def _normalised(self, h: Float[Array, "m a b o"]) -> Float[Array, "m a b o"]:
-        grouped = h.reshape(*h.shape[:3], self.groups, -1)
+        grouped = h.reshape(*h.shape[:3], self.groups, h.shape[3] // self.groups)
         mean = grouped.mean((1, 2, 4), keepdims=True)
         variance = jnp.square(grouped - mean).mean((1, 2, 4), keepdims=True)
         return ((grouped - mean) * jax.lax.rsqrt(variance + 1e-5)).reshape(h.shape)
@@ -78,7 +78,7 @@ class ConvNet(Embedding):
         h = x.reshape(x.shape[0], *self.image, self.blocks[0].kernel.shape[0] // 9)
         for block in self.blocks:
             h = block(h)
-        return h.reshape(x.shape[0], -1)
+        return h.reshape(x.shape[0], self.size)
 
     def numbers_per_row(self) -> int:
         """Of the first block its output and, at a quarter of the places, all that the second sees from there."""
