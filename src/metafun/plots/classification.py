@@ -63,7 +63,7 @@ def plot_weights(model: Learner, tasks: Episodes, image: tuple[int, int], seed: 
     axis.set(xlim=(-1.3, ways * shots + 0.1), ylim=(ways * shown + 0.1, -1.2), aspect="equal")
     axis.set_axis_off()
     figure.suptitle(
-        "How much a query (left) takes from each picture of the context (top); framed: its own class", fontsize=9
+        "How much a query (left) takes from\neach picture of the context (top)\nframed: its own class", fontsize=9
     )
     return save(figure, path)
 
