@@ -36,7 +36,14 @@ TABLES = {
     "tables-by-set": render_by_set,
     "table-limits": render_table_limits,
 }
-PAGES = ("README.md", "docs/deviations.md", "docs/estimators.md", "docs/uncertainty.md", "docs/images.md")
+PAGES = (
+    "README.md",
+    "docs/deviations.md",
+    "docs/estimators.md",
+    "docs/uncertainty.md",
+    "docs/images.md",
+    "docs/tables.md",
+)
 
 
 def rendered(page: str, results: Path) -> str:
