@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from metafun import MetaFunClassifier, MetaFunRegressor, load_config
 from metafun.cli import app
 from metafun.errors import InvalidConfig
+from metafun.evaluation import TASKS_AT_A_TIME, _at_a_time
 from metafun.frames import FAR, Standard, bent, table_frame
 from metafun.task import Points
 from metafun.tasks.prior import LabelTables, NumberTables, features, functions
@@ -293,3 +294,13 @@ def test_rows_are_added_of_the_same_kind_only():
     with pytest.raises(ValueError, match="give the same kind"):
         model.partial_fit(x, y)
     assert len(model.partial_fit(x, (y == "no").astype(int)).X_) == 24
+
+
+def test_large_tables_are_evaluated_few_at_a_time():
+    config = load_config("tables-classification")
+    small = load_config("tables-classification", SMALL)
+    few, many = (_at_a_time(c.blank_model(), c.tasks.validation()) for c in (config, small))
+    assert few < many == TASKS_AT_A_TIME
+    # Seeds that are evaluated at once share what there is.
+    twice = eqx.filter_eval_shape(eqx.filter_vmap(config.build_model), jax.random.split(jax.random.key(0)))
+    assert _at_a_time(twice, config.tasks.validation()) == few // 2

@@ -4,6 +4,7 @@ from abc import abstractmethod
 from typing import Any
 
 import equinox as eqx
+import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .learner import Learner
@@ -65,8 +66,11 @@ class Embedded(Learner):
     def loss(self, task: Task, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
         return self.learner.loss(self._embedded_task(task), key)
 
-    def numbers_per_task(self, points: int) -> int:
-        return points * self.embedding.numbers_per_row() + self.learner.numbers_per_task(points)
+    def numbers_per_task(self, task: Task) -> int:
+        points = task.context.mask.size + task.target.mask.size
+        embedded = jax.ShapeDtypeStruct((len(task.context.mask), self.embedding.size), task.context.x.dtype)
+        inner = eqx.tree_at(lambda task: task.context.x, task, embedded)
+        return points * self.embedding.numbers_per_row() + self.learner.numbers_per_task(inner)
 
     def joint_log_prob(self, task: Task) -> Float[Array, ""] | None:
         return self.learner.joint_log_prob(self._embedded_task(task))

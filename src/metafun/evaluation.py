@@ -110,7 +110,7 @@ def task_metrics(
 def _at_a_time(models: Learner, tasks: Tasks) -> int:
     """How many tasks fit."""
     task = eqx.filter_eval_shape(tasks.sample, jax.random.key(0))
-    each = models.numbers_per_task(task.context.mask.size + task.target.mask.size)
+    each = models.numbers_per_task(task)
     return max(1, min(TASKS_AT_A_TIME, NUMBERS_AT_A_TIME // max(each, 1)))
 
 

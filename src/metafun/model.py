@@ -130,6 +130,16 @@ class MetaFun(Learner):
         each = [weights.reshape(-1, *weights.shape[-2:]) for weights in representation.weights(x)]
         return jnp.concatenate(each).mean(0) if each else None
 
+    def numbers_per_task(self, task: Task) -> int:
+        """Three times what is kept of the updates: that much was in use at the worst moment of large tasks."""
+
+        def updates(model: MetaFun, context: Points) -> Float[Array, "t n *k dr"]:
+            return model.encode(context).updates
+
+        several = self.step_size.ndim > 0  # models as one
+        each = eqx.filter_vmap(updates, in_axes=(eqx.if_array(0), None)) if several else updates
+        return 3 * eqx.filter_eval_shape(each, self, task.context).size
+
     def loss(self, task: Task, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
         key_encode, key_predict = (None, None) if key is None else jax.random.split(key)
         representation = self.encode(task.context, key_encode)

@@ -73,7 +73,7 @@ class MAML(Learner):
         raw, _ = self._forward(representation, x)
         return self.likelihood(raw, representation.classes)
 
-    def numbers_per_task(self, points: int) -> int:
+    def numbers_per_task(self, task: Task) -> int:
         """Each task has parameters of its own."""
         return count_parameters(self)
 
