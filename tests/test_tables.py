@@ -15,7 +15,7 @@ from metafun import MetaFunClassifier, MetaFunRegressor, load_config
 from metafun.cli import app
 from metafun.errors import InvalidConfig
 from metafun.evaluation import TASKS_AT_A_TIME, _at_a_time
-from metafun.frames import FAR, Standard, bent, table_frame
+from metafun.frames import FAR, Limited, Standard, bent, table_frame
 from metafun.task import Points
 from metafun.tasks.prior import LabelTables, NumberTables, features, functions
 from metafun.trained import Trained
@@ -304,3 +304,48 @@ def test_large_tables_are_evaluated_few_at_a_time():
     # Seeds that are evaluated at once share what there is.
     twice = eqx.filter_eval_shape(eqx.filter_vmap(config.build_model), jax.random.split(jax.random.key(0)))
     assert _at_a_time(twice, config.tasks.validation()) == few // 2
+
+
+@pytest.mark.parametrize("layout", [lambda a: a[::2], lambda a: a[::-1], np.asfortranarray, lambda a: a[:, :3]])
+def test_what_is_saved_is_what_was_fitted(layout, tmp_path):
+    x, y, x_ = table(KINDS[0], columns=5, n=24)
+    given, asked = layout(x), layout(x_)
+    values = y[: len(given)]
+    model = MetaFunRegressor(untrained(KINDS[0])).fit(given, values)
+    before = model.predict(asked)
+    model.save(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(MetaFunRegressor.load(tmp_path / "model.safetensors").predict(asked), before)
+
+
+def test_the_arrays_of_the_caller_are_not_kept():
+    x, y, x_ = table(KINDS[1])
+    model = MetaFunClassifier().fit(x, y)
+    before = model.predict_proba(x_)
+    x[:] = 0
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict_proba(x_), before)
+
+
+def test_components_do_not_depend_on_the_order_of_anything():
+    """Columns in opposite pairs, as those of two-valued categories: their directions sum to zero."""
+    rng = np.random.default_rng(0)
+    half = rng.normal(size=(40, 10))
+    rows, order = np.hstack([half, -half]), rng.permutation(40)
+    found = table_frame(rows, None, 16).inputs(rows)
+    shuffled = table_frame(rows[order], None, 16).inputs(rows)
+    np.testing.assert_allclose(shuffled, found, atol=1e-6)
+
+
+def test_outputs_that_are_rarely_far_out_are_still_told_apart():
+    """Few ones among zeros: the quartiles know nothing of them. Mistakes do not count."""
+    y = np.where(np.arange(100) % 5 == 0, 100.0, 0.0)[:, None] + 1e-3 * np.arange(100)[:, None] / 100
+    scaled = Limited.of(y)(y)
+    assert 1 < scaled.max() < FAR
+    wrong = np.append(np.linspace(0, 1, 50), 1e6)[:, None]
+    assert Limited.of(wrong).deviation < 1
+    with pytest.warns(UserWarning, match="1 of 51 y lie more than 15 widths"):
+        MetaFunRegressor(untrained(KINDS[0])).fit(np.arange(51.0)[:, None], wrong[:, 0])
+
+
+def test_one_row_is_refused():
+    with pytest.raises(ValueError, match="minimum of 2 is required"):
+        MetaFunRegressor().fit([[1.0, 2.0]], [3.0])

@@ -77,7 +77,8 @@ OTHERS: dict[str, dict[str, tuple[Any, dict[str, list[Any]]]]] = {
         ),
         "Gaussian process": (
             GaussianProcessClassifier(random_state=0),
-            {"kernel": [ConstantKernel() * RBF(s) for s in (1, 3)]},
+            # Lengths are chosen by cross-validation: left to the likelihood, they run away on digits.
+            {"kernel": [10.0 * RBF(s) for s in (1, 2, 4, 8)], "optimizer": [None]},
         ),
     },
     "regression": {
@@ -177,19 +178,19 @@ def add(path: Path, cell: Cell) -> None:
     write_atomically(path, "".join(json.dumps(asdict(c)) + "\n" for c in (*there, cell)).encode())
 
 
-def summary(cells: Sequence[Cell]) -> dict[str, dict[str, dict[str, float]]]:
-    """For each problem and model: the means over its sets of each metric, with each number of rows."""
+def summary(cells: Sequence[Cell], sets: Sequence[str] = tuple(SETS)) -> dict[str, dict[str, dict[str, float]]]:
+    """For each problem and model: the means over the sets of each metric, with each number of rows."""
     found: dict[str, dict[str, dict[str, float]]] = {}
     for problem in OTHERS:
         for model in models(problem):
-            own = [cell for cell in cells if cell.model == model and SETS[cell.data].problem == problem]
+            own = [c for c in cells if c.model == model and c.data in sets and SETS[c.data].problem == problem]
             values: dict[str, list[float]] = {}
             for cell in sorted(own, key=lambda cell: cell.size):
                 for name, each in worth(cell).items():
                     values.setdefault(f"{name}_{cell.size}", []).append(each)
-            # Means over some of the sets would compare with nothing.
-            sets = sum(chosen.problem == problem for chosen in SETS.values())
-            means = {name: float(np.mean(each)) for name, each in sorted(values.items()) if len(each) == sets}
+            # Means over some of them would compare with nothing.
+            count = sum(SETS[name].problem == problem for name in sets)
+            means = {name: float(np.mean(each)) for name, each in sorted(values.items()) if len(each) == count}
             if means:
                 found.setdefault(problem, {})[model] = means
     return found

@@ -96,7 +96,8 @@ def read_arrays(path: Path, group: str) -> dict[str, np.ndarray]:
 
 def arrays(group: str, tree: PyTree) -> dict[str, np.ndarray]:
     """All arrays of a tree, by name; `fill` is the inverse."""
-    return {name: np.asarray(array) for name, array in _named(group, tree)}
+    # Row by row: safetensors writes what lies in memory, whatever order that has.
+    return {name: np.asarray(array, order="C") for name, array in _named(group, tree)}
 
 
 def fill(group: str, like: PyTree, found: Mapping[str, np.ndarray], source: str) -> PyTree:

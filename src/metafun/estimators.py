@@ -24,7 +24,7 @@ from .config import Config
 from .data import Table
 from .errors import InvalidCheckpoint, MetaFunError
 from .files import write_atomically
-from .frames import Frame
+from .frames import FAR, Frame
 from .likelihoods import Gaussian
 from .progress import watched
 from .stochastic import StochasticMetaFun
@@ -59,7 +59,9 @@ class FewShot(BaseEstimator):
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """The context: a few rows and what is known of them."""
         trained = self._load()
-        return self._take(trained, *self._validated(trained, X, y, reset=True, **self.checks))
+        # One row tells nothing of how far numbers lie apart.
+        least = 2 if trained.config.tasks.takes_any_table else 1
+        return self._take(trained, *self._validated(trained, X, y, reset=True, ensure_min_samples=least, **self.checks))
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Adds points to the context."""
@@ -74,6 +76,8 @@ class FewShot(BaseEstimator):
     def save(self, path: str | Path) -> None:
         """The model and, after `fit`, its context, in one file that runs no code when it is loaded."""
         context, labels = self._context() if hasattr(self, "X_") else ({}, [])
+        if labels and not isinstance(labels[0], str | bool | int | float):
+            raise ValueError(f"labels of {self.y_.dtype} cannot be saved; give them as text or numbers.")
         record = {"labels": labels, "names": list(getattr(self, "feature_names_in_", []))}
         open_trained(self._checkpoint()).save(Path(path), {"context": context}, record)
 
@@ -226,15 +230,18 @@ class MetaFunRegressor(RegressorMixin, FewShot):
             )
         _check_range("y", outputs, tasks.output_bounds, "TransformedTargetRegressor with a StandardScaler does")
         frame = tasks.frame(rows, outputs)
+        scaled = frame.outputs(outputs)
+        if tasks.takes_any_table and (far := int((abs(scaled) >= FAR).sum())):
+            warnings.warn(
+                f"{far} of {len(scaled)} y lie more than {FAR:g} widths of the others away, and count as if they lay "
+                "there; if they are no mistakes, predict log y or the like, as TransformedTargetRegressor does.",
+                stacklevel=3,
+            )
         # Only what has gone well changes the estimator.
-        representation = self._encode(trained, frame, rows, frame.outputs(outputs))
-        self.X_, self.y_, self.trained_, self.frame_, self.representation_ = (
-            rows,
-            values,
-            trained,
-            frame,
-            representation,
-        )
+        representation = self._encode(trained, frame, rows, scaled)
+        # Copies: what the caller does to the arrays must not change what is saved.
+        self.X_, self.y_, self.trained_ = np.array(rows), np.array(values), trained
+        self.frame_, self.representation_ = frame, representation
         return self
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> NDArray | tuple[NDArray, NDArray]:
@@ -249,8 +256,9 @@ class MetaFunRegressor(RegressorMixin, FewShot):
 
     def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Any = None) -> NDArray:
         """Outputs drawn at X, [rows, n_samples]; whole functions, where the representation is stochastic."""
-        self._ready()
         self._expect_spread()
+        if n_samples < 0:
+            raise ValueError(f"n_samples = {n_samples} must not be negative.")
         key = jax.random.key(check_random_state(random_state).randint(2**31 - 1))
         drawn = []
         for x, n in self._chunks(X):
@@ -281,6 +289,7 @@ class MetaFunRegressor(RegressorMixin, FewShot):
     @property
     def is_sure(self) -> bool:
         """Whether the model knows how sure it is."""
+        self._ready()
         return isinstance(self.trained_.model.likelihood, Gaussian)
 
     def _shaped(self, chunks: list[NDArray]) -> NDArray:
@@ -328,7 +337,8 @@ class MetaFunClassifier(ClassifierMixin, FewShot):
             raise ValueError(f"y has one class only, '{classes[0]}'; a classifier needs rows of two or more.")
         frame = trained.config.tasks.frame(rows, None)
         representation = self._encode(trained, frame, rows, np.eye(len(classes))[codes])
-        self.X_, self.y_, self.classes_ = rows, labels, classes
+        # Copies: what the caller does to the arrays must not change what is saved.
+        self.X_, self.y_, self.classes_ = np.array(rows), np.array(labels), classes
         self.trained_, self.frame_, self.representation_ = trained, frame, representation
         return self
 

@@ -66,7 +66,8 @@ class Standard:
         # NumPy takes one column after the other where entries may be missing, which is slow.
         is_whole = xp is np and not np.isnan(known).any()
         low, middle, high = (xp.quantile if is_whole else xp.nanquantile)(known, np.array([0.25, 0.5, 0.75]), axis=0)
-        quartiles, deviation = (high - low) / QUARTILES, xp.nanstd(known, axis=0)
+        with np.errstate(over="ignore"):
+            quartiles, deviation = (high - low) / QUARTILES, xp.nanstd(known, axis=0)
         # What differs by rounding alone does not differ.
         least = 8 * np.finfo(known.dtype).eps * abs(middle)
         width = xp.where(quartiles > least, quartiles, deviation)
@@ -80,14 +81,19 @@ class Standard:
 
 
 class Limited(Standard):
-    """The same for outputs: nothing lies farther out than `FAR`, and what does not differ may be wrong by its size."""
+    """The same for outputs: nothing lies farther out than `FAR`, and what does not differ may be wrong by its size.
+
+    Nine rows of ten count in full, however far out they are; a few that are farther may be mistakes.
+    """
 
     @classmethod
     def of(cls, rows: Rows) -> Self:
         middle, width = cls._measure(rows)
         xp = _library(rows)
+        distances = xp.where(xp.isnan(rows).all(0), 0.0, abs(rows - middle))
+        reach = xp.nanquantile(distances, 0.9, axis=0, method="lower")
         size = xp.where(abs(middle) > 0, abs(middle), 1.0)
-        return cls(middle, xp.where(width > 0, width, size))
+        return cls(middle, xp.where(width > 0, xp.maximum(width, 2 * reach / FAR), size))
 
     def __call__(self, rows: Rows) -> Rows:
         return _library(rows).clip(super().__call__(rows), -FAR, FAR)
@@ -126,8 +132,10 @@ def _principal(rows: Float[np.ndarray, "n d"], columns: int) -> Float[np.ndarray
     _, sizes, directions = np.linalg.svd(rows - rows.mean(0), full_matrices=False)
     # In training it is the same: a component without variance is missing.
     kept = min(columns, int((np.square(sizes) > LEAST_VARIANCE * np.square(sizes[0])).sum()))
-    # The sign of a direction means nothing; one is chosen, so that the same rows give the same numbers.
-    directions = directions[:kept] * np.sign(directions[:kept].sum(1, keepdims=True) + 1e-300)
+    # The sign of a direction means nothing; one is chosen by the rows, whatever order they and the columns are in.
+    directions = directions[:kept]
+    leaning = (((rows - rows.mean(0)) @ directions.T) ** 3).sum(0)
+    directions = np.where(leaning < 0, -1.0, 1.0)[:, None] * directions
     return directions.T / (sizes[0] / np.sqrt(len(rows)))
 
 

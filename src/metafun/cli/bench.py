@@ -72,10 +72,11 @@ def tables(
             measuring.add(results, cell)
             bar.advance(task)
     cells = measuring.read(results)
+    found = measuring.summary(cells, data or tuple(measuring.SETS))
     if as_json:
-        print(json.dumps(measuring.summary(cells)))
+        print(json.dumps(found))
     else:
-        _show(cells)
+        _show(found)
     from ..plots.tables import plot_tables
 
     err.print(str(plot_tables(cells, figure)), markup=False)
@@ -97,10 +98,8 @@ def _measured(missing: Sequence[tuple[str, int, str]], splits: int, jobs: int) -
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _show(cells: "list[Cell]") -> None:
-    from .. import bench as measuring
-
-    for problem, found in measuring.summary(cells).items():
+def _show(summary: dict[str, dict[str, dict[str, float]]]) -> None:
+    for problem, found in summary.items():
         metrics = list(dict.fromkeys(name for values in found.values() for name in values))
         shown = Table(title=f"{problem}: means over the sets")
         for name in ("model", *metrics):
