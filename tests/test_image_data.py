@@ -146,6 +146,8 @@ def test_16_bits_become_8_and_are_not_clipped(tmp_path, suffix, colour):
 def test_numbers_of_unknown_range_are_refused(tmp_path):
     check_refused(write(tmp_path / "f.tif", np.ones((2, 2), np.float32)), "floating point.*save it with 8 or 16 bits")
     check_refused(write(tmp_path / "i.tif", np.full((2, 2), 2**20, np.int32)), "more than 16 bits")
+    eight = write(tmp_path / "e.tif", np.full((2, 2), 220, np.int32))
+    assert (pixels(eight, 2, False) == 220).all()
     check_refused(write(tmp_path / "n.tif", np.full((2, 2), -1, np.int32)), "more than 16 bits")
 
 
@@ -297,8 +299,9 @@ def test_no_program_is_started_for_an_image(tmp_path):
 
 def test_what_is_no_file_is_not_opened(tmp_path):
     os.mkfifo(tmp_path / "pipe.png")
-    for path in (tmp_path / "pipe.png", tmp_path, tmp_path / "nothing.png"):
+    for path in (tmp_path / "pipe.png", tmp_path / "nothing.png"):
         check_refused(path, "not there, or not a file")
+    check_refused(tmp_path, "a folder in that of a class")
 
 
 def test_a_file_that_may_not_be_read_is_told_in_a_line(tmp_path, monkeypatch):
@@ -345,7 +348,7 @@ def test_what_cannot_be_read_is_left_out_and_told(tmp_path):
     told = {str(Path(path).relative_to(folder)): reason for path, reason in zip(paths, reasons, strict=True)}
     assert list(told) == ["README", "a/0b.png", "a/notes.txt", "b/bad?[2J?.png", "b/huge.png", "c/deeper", "empty"]
     assert "bomb" in told["b/huge.png"]
-    assert told["README"] == "not in the folder of a class" and told["c/deeper"] == "not there, or not a file"
+    assert told["README"] == "not in the folder of a class" and "not looked into" in told["c/deeper"]
     assert told["empty"] == "no image that can be read; the class is left out"
 
 
@@ -427,10 +430,16 @@ def test_links_within_the_folder_are_followed(tmp_path):
     (folder / "a" / "2.png").symlink_to("../b/0.png")
     (folder / "a" / "loop.png").symlink_to("loop.png")
     (folder / "b" / "up").symlink_to("..")
+    (folder / "again").symlink_to("a")  # the same images would be in two classes
     (tmp_path / "name").symlink_to(folder)
     table, problems = read_images(tmp_path / "name", "mine", side=SIDE)
     np.testing.assert_array_equal(rows_of(table, "a")[2], picture(100).reshape(-1))
-    assert [problem.split(": ")[1] for problem in problems] == ["not there, or not a file"] * 2
+    assert len(table.classes) == 3
+    assert [problem.split(": ")[1] for problem in problems] == [
+        "a link to a folder; it is not followed",
+        "not there, or not a file",
+        "a folder in that of a class; it is not looked into",
+    ]
 
 
 def test_a_folder_that_may_not_be_read_is_told_in_a_line(tmp_path, monkeypatch):

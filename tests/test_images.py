@@ -1,5 +1,7 @@
 """Images in: rotations as classes, an embedding that leaks nothing, and everything around it unchanged."""
 
+import json
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -11,11 +13,14 @@ from typer.testing import CliRunner
 from metafun import Run, load_config
 from metafun.cli import app
 from metafun.config import parse_config
+from metafun.config.baselines import PrototypesConfig
 from metafun.convnet import ConvNet
 from metafun.data import Table
 from metafun.data.columns import read_csv
 from metafun.data.stored import save
+from metafun.embedding import Embedded
 from metafun.errors import InvalidConfig, InvalidData
+from metafun.estimators import _rows_at_a_time
 from metafun.evaluation import TASKS_AT_A_TIME, _at_a_time
 from metafun.plots import draw
 from metafun.schema import to_table
@@ -204,8 +209,26 @@ def test_a_folder_of_images_becomes_a_classifier_in_three_commands(tmp_path, mon
     assert "left out: " in done.stderr and "broken.png" in done.stderr
     found = read_csv(tmp_path / "predictions.csv")
     assert found.names == ["file", "class", "P(c02)", "P(c05)"] and found.entries["file"] == ["2.png", "3.png", "4.png"]
+
+    picture = (tmp_path / "new" / "2.png").read_bytes()
+    for odd in ("known/.hidden/1.png", "new/.hidden/1.png", "new/caf\udce9.png"):  # the last is not UTF-8
+        (tmp_path / odd).parent.mkdir(exist_ok=True)
+        (tmp_path / odd).write_bytes(picture)
+    (tmp_path / "known" / "empty").mkdir()
+    said = metafun("predict", "--model", "runs/images", "--context", "known", "--target", "new", "--json")
+    answers = json.loads(said.stdout)
+    assert answers["file"] == ["2.png", "3.png", "4.png", "caf\udce9.png"] and set(answers) == set(found.names)
+    assert "empty: no image that can be read, and so no class" in said.stderr
+    done = metafun("predict", "--model", "runs/images", "--context", "known", "--target", "new", "--out", "odd.csv")
+    assert done.exit_code == 0 and b"caf\xe9.png" in (tmp_path / "odd.csv").read_bytes()
     refused = metafun("predict", "--model", "gp-rbf", "--context", "known", "--target", "new", "--json")
     assert refused.exit_code == 2 and "the model takes no images" in refused.stderr
+
+
+def test_large_images_are_predicted_few_at_a_time():
+    small, large = (load_config("images").embedding.build((s * s * 3, 0), (s, s), jax.random.key(0)) for s in (8, 64))
+    assert _rows_at_a_time(Embedded(large, PrototypesConfig().build(large.size, 0, jax.random.key(0)))) < 400
+    assert _rows_at_a_time(Embedded(small, PrototypesConfig().build(small.size, 0, jax.random.key(0)))) == 4096
 
 
 def test_figures_of_images(folder, tmp_path):

@@ -22,16 +22,18 @@ from . import own
 from .checkpoint import read_arrays, read_header
 from .config import Config
 from .data import Table
+from .embedding import Embedded
 from .errors import InvalidCheckpoint, MetaFunError
 from .files import write_atomically
 from .frames import FAR, Frame
+from .learner import Learner
 from .likelihoods import Gaussian
 from .progress import watched
 from .stochastic import StochasticMetaFun
 from .trained import Trained, locate, open_trained
 
-# Bounds the memory of a prediction: this many rows are predicted at a time.
-ROWS_AT_A_TIME = 4096
+# These bound the memory of a prediction: rows that are predicted at a time, and numbers that they need for it.
+ROWS_AT_A_TIME, NUMBERS_AT_A_TIME = 4096, 2**28
 
 _functions = eqx.filter_jit(lambda model, representation, x, key, n: model.functions(representation, x, key, n))
 
@@ -169,9 +171,10 @@ class FewShot(BaseEstimator):
         self._ready()
         rows = self._validated(self.trained_, X, reset=False)
         _check_range("X", rows, self.trained_.config.tasks.inputs, "MinMaxScaler({}) does")
-        for start in range(0, len(rows), ROWS_AT_A_TIME):
-            chunk = _single(self.frame_.inputs(rows[start : start + ROWS_AT_A_TIME]), "X")
-            yield _padded(chunk, min(_room(len(chunk)), ROWS_AT_A_TIME)), len(chunk)
+        most = _rows_at_a_time(self.trained_.model)
+        for start in range(0, len(rows), most):
+            chunk = _single(self.frame_.inputs(rows[start : start + most]), "X")
+            yield _padded(chunk, min(_room(len(chunk)), most)), len(chunk)
 
     def _train(self, table: Table, config: Config, folder: str | Path | None, progress: bool) -> Self:
         """Trains in `folder`, where it can be stopped and goes on, or in a place that is gone afterwards."""
@@ -378,6 +381,11 @@ def _check_range(name: str, values: NDArray, bounds: tuple[float, float] | None,
         f"{bounds[1]:g} and knows nothing beyond; scale {name}, as {remedy.format(bounds)}.",
         stacklevel=4,
     )
+
+
+def _rows_at_a_time(model: Learner) -> int:
+    each = model.embedding.numbers_per_row() if isinstance(model, Embedded) else 0
+    return max(1, min(ROWS_AT_A_TIME, NUMBERS_AT_A_TIME // max(each, 1)))
 
 
 def _room(n: int) -> int:

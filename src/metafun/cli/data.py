@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table as Grid
 
-from ..config import EpisodesConfig
+from ..config import EpisodesConfig, load_config
 from ..data.download import Progress as Step
 from ..data.fetch import ARCHIVES, OMNIGLOT, fetch, fetch_omniglot, missing
 from ..data.readers import LEO_TABLES, Division, find, zero_rows
@@ -264,7 +264,7 @@ def _print_summary(tables: dict[Path, Table]) -> None:
     out.print(grid)
     for path, table in tables.items():
         out.print(f"stored in {path}")
-        if (count := zero_rows(table)) > 0:
+        if table.image is None and (count := zero_rows(table)) > 0:
             _warn(f"{table.name} has {counted(count, 'rows')} of zeros only, which cannot be scaled to length one.")
     _next_for(next(iter(tables.values())))
 
@@ -272,7 +272,8 @@ def _print_summary(tables: dict[Path, Table]) -> None:
 def _next_for(table: Table) -> None:
     """How to train on the table: as it is, with smaller tasks that it has the classes and rows for, or not at all."""
     classes = {split: _size(table, split)["classes"] for split in SPLITS}
-    rows, task = min(part.count for part in table.classes), EpisodesConfig()
+    rows, task = min(part.count for part in table.classes), load_config(_preset(table)).tasks
+    assert isinstance(task, EpisodesConfig)
     fitting = {
         "ways": min([task.ways, *(n for n in classes.values() if n > 1)]),
         "queries": min(task.queries, rows - task.shots),
@@ -295,5 +296,8 @@ def _warn(message: str) -> None:
 
 
 def _next(name: str, *options: str) -> None:
-    preset = "images" if open_table(name).image is not None and name != BUILT_IN else "features"
-    err.print(escape(" ".join((f"Next: metafun train {preset} --data {name}", *options))))
+    err.print(escape(" ".join((f"Next: metafun train {_preset(open_table(name))} --data {name}", *options))))
+
+
+def _preset(table: Table) -> str:
+    return "images" if table.image is not None and table.name != BUILT_IN else "features"

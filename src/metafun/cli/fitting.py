@@ -19,7 +19,8 @@ from ..config import Config, EpisodesConfig, parse_setting
 from ..data import Table
 from ..data.arrays import read_npz
 from ..data.columns import read_csv, write_csv
-from ..data.images import pixels
+from ..data.images import entries, folders, pixels
+from ..data.table import printable
 from ..errors import InvalidConfig, InvalidData, MetaFunError
 from ..trained import SHIPPED, Trained, locate, open_trained
 from . import running
@@ -140,7 +141,9 @@ def predict(
     with _mistakes_in(target):
         found = {_beside(name, asked): values for name, values in _answers(estimator, x, known.label).items()}
     if as_json:
-        print(json.dumps({name: np.asarray(values).tolist() for name, values in found.items()}))
+        # Rows of a file are known by their order; of the images in a folder some may have been left out.
+        said = {**asked, **found} if target.is_dir() else found
+        print(json.dumps({name: np.asarray(values).tolist() for name, values in said.items()}))
         return
     write_csv(predictions, {**asked, **found})
     out.print(f"{predictions}: {len(x):,} rows from {len(known.x):,} labelled ones")
@@ -257,9 +260,14 @@ class Labelled:
 def _labelled(path: Path, label: str | None, trained: Trained, learned: Mapping[str, Any]) -> Labelled:
     """Rows of a CSV file, or images in a folder for each class. A model knows what its columns were called."""
     if path.is_dir():
-        files = {file: folder.name for folder in sorted(path.iterdir()) if folder.is_dir() for file in _files(folder)}
-        x, kept = _pixels(path, list(files), trained)
-        return Labelled(path, [], label or "class", x, [files[file] for file in kept])
+        problems: list[str] = []
+        classes = folders(path, path, problems)
+        files = {file: folder.name for folder in classes for file in entries(folder, path, problems)}
+        x, kept = _pixels(path, list(files), trained, problems, "a folder of images for each class")
+        names = [files[file] for file in kept]
+        for lost in sorted({folder.name for folder in classes} - set(names)):
+            err.print(escape(printable(f"left out: {path / lost}: no image that can be read, and so no class")))
+        return Labelled(path, [], label or "class", x, names)
     columns = read_csv(path)
     label = label or learned.get("target") or columns.names[-1]
     if label not in columns.names:
@@ -273,20 +281,30 @@ def _labelled(path: Path, label: str | None, trained: Trained, learned: Mapping[
 def _unlabelled(path: Path, known: Labelled, trained: Trained) -> tuple[dict[str, list[str]], NDArray]:
     """The columns of a CSV file, or the names of the files in a folder; and the rows that they are."""
     if path.is_dir():
-        x, kept = _pixels(path, _files(path), trained)
+        problems: list[str] = []
+        x, kept = _pixels(path, _files(path, path, problems), trained, problems, "images")
         return {"file": [str(file.relative_to(path)) for file in kept]}, x
     if known.path.is_dir():
-        raise InvalidData(f"{known.path} is a folder of images, so that {path} must be one too.")
+        raise InvalidData(f"{known.path} is a folder of images, so that {path} must be one too, and is not.")
     columns = read_csv(path)
     return columns.entries, columns.numbers(known.inputs, trained.config.tasks.takes_any_table)
 
 
-def _files(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.rglob("*") if file.is_file() and not file.name.startswith("."))
+def _files(folder: Path, root: Path, problems: list[str]) -> list[Path]:
+    """Those in a folder and in the folders in it."""
+    found = []
+    for path in entries(folder, root, problems):
+        if not path.is_dir():
+            found.append(path)
+        elif not path.is_symlink():
+            found += _files(path, root, problems)
+    return found
 
 
-def _pixels(folder: Path, files: Sequence[Path], trained: Trained) -> tuple[NDArray, list[Path]]:
-    """Rows of pixels as the model takes them, and the files they come from; what cannot be read is named."""
+def _pixels(
+    folder: Path, files: Sequence[Path], trained: Trained, problems: list[str], expected: str
+) -> tuple[NDArray, list[Path]]:
+    """Rows of pixels as the model takes them, and the files they come from; what is left out is named."""
     image = getattr(trained.config.tasks, "image", None)
     if image is None:
         raise InvalidData(f"{folder} is a folder, but the model takes no images; give it a CSV file.")
@@ -295,9 +313,11 @@ def _pixels(folder: Path, files: Sequence[Path], trained: Trained) -> tuple[NDAr
         try:
             rows[file] = pixels(file, image[0], trained.config.tasks.sizes[0] == 3 * math.prod(image))
         except InvalidData as error:
-            err.print(escape(f"left out: {error}"))
+            problems.append(str(error))
+    for problem in problems:
+        err.print(escape(f"left out: {problem}"))
     if not rows:
-        raise InvalidData(f"{folder} has no images that can be read; a context has a folder of them for each class.")
+        raise InvalidData(f"{folder} has no images that can be read; expected {expected}.")
     return np.stack(list(rows.values())), list(rows)
 
 

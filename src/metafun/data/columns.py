@@ -87,8 +87,8 @@ def read_csv(path: Path) -> Columns:
 
 
 def write_csv(path: Path, columns: dict[str, Sequence[object]]) -> None:
-    """Never over a file that is there."""
-    with open(path, "x", encoding="utf-8", newline="") as file:
+    """Never over a file that is there. Names of files may be anything, and are written as they are."""
+    with open(path, "x", encoding="utf-8", errors="surrogateescape", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(columns)
         writer.writerows(zip(*columns.values(), strict=True))

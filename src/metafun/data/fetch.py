@@ -80,7 +80,15 @@ def fetch_omniglot(*, source: Path | None = None, timeout: float = 30.0) -> Iter
         for stem in TWO:
             yield from download(URL.format(stem), folder / f"{stem}.zip", largest=2**26, timeout=timeout)
     yield Progress("read", 0, 1)
-    save(read_omniglot(folder, OMNIGLOT), into, str(source or URL.format("*")))
+    try:
+        table = read_omniglot(folder, OMNIGLOT)
+    except InvalidData:
+        if source is None:  # so that the next time they are downloaded again
+            for stem in TWO:
+                (folder / f"{stem}.zip").unlink(missing_ok=True)
+        raise
+    # What is there under that name cannot be read.
+    save(table, into, str(source or URL.format("*")), overwrite=True)
     yield Progress("read", 1, 1)
 
 

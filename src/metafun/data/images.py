@@ -69,6 +69,8 @@ def pixels(path: Path, side: int, colour: bool) -> UInt8[np.ndarray, "dx"]:
 def load(path: Path, *, side: int, colour: bool) -> Image.Image:
     """The image in a file, as `decode` gives it."""
     try:
+        if path.is_dir():
+            raise InvalidData(printable(f"{path}: a folder in that of a class; it is not looked into"))
         if not path.is_file():  # to open a pipe would wait for its other end
             raise InvalidData(printable(f"{path}: not there, or not a file"))
         if (size := path.stat().st_size) > LARGEST_FILE:
@@ -112,14 +114,25 @@ def entries(folder: Path, root: Path, problems: list[str]) -> list[Path]:
     return [path for path in found if path not in outside]
 
 
+def folders(folder: Path, root: Path, problems: list[str]) -> list[Path]:
+    """The folders among the `entries`; one that is a link would bring its images in twice."""
+    found = entries(folder, root, problems)
+    for path in found:
+        if not path.is_dir():
+            problems.append(printable(f"{path}: not in the folder of a class"))
+        elif path.is_symlink():
+            problems.append(printable(f"{path}: a link to a folder; it is not followed"))
+    return [path for path in found if path.is_dir() and not path.is_symlink()]
+
+
 def leads_out(path: Path, root: Path) -> bool:
     return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
 
 
 def _classes(folder: Path, problems: list[str]) -> list[tuple[Path, str | None]]:
     """The folder of each class, and its split where the folders tell."""
-    top = _folders(folder, folder, problems)
-    divided = [path for path in top if path.name in SPLITS and _folders(path, folder, [])]
+    top = folders(folder, folder, problems)
+    divided = [path for path in top if path.name in SPLITS and folders(path, folder, [])]
     if not divided:
         return [(path, None) for path in top]
     if beside := [path.name for path in top if path not in divided]:
@@ -128,16 +141,10 @@ def _classes(folder: Path, problems: list[str]) -> list[tuple[Path, str | None]]
             + "expected class folders only, or train, val and test with class folders in each."
         )
     classes: list[tuple[Path, str | None]] = [
-        (path, split.name) for split in divided for path in _folders(split, folder, problems)
+        (path, split.name) for split in divided for path in folders(split, folder, problems)
     ]
     _check_disjoint(folder, [path.name for path, _ in classes])
     return classes
-
-
-def _folders(folder: Path, root: Path, problems: list[str]) -> list[Path]:
-    found = entries(folder, root, problems)
-    problems += [printable(f"{path}: not in the folder of a class") for path in found if not path.is_dir()]
-    return [path for path in found if path.is_dir()]
 
 
 def _rows(files: list[Path], side: int, colour: bool, problems: list[str]) -> list[np.ndarray]:
@@ -169,6 +176,8 @@ def _upright(image: Image.Image, mode: str, side: int) -> Image.Image:
 def _from_16_bits(image: Image.Image) -> Image.Image:
     """By the higher byte, as Pillow reads 16-bit colours; it would clip 16-bit grey."""
     values = np.asarray(image)
+    if image.mode == "I" and 0 <= values.min() <= values.max() < 256:  # 8 bits in 32
+        return Image.fromarray(values.astype(np.uint8))
     if values.min() < 0 or values.max() >= 2**16:
         raise InvalidData("pixels of more than 16 bits; save it with 8 or 16")
     return Image.fromarray((values // 256).astype(np.uint8))

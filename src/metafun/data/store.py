@@ -80,7 +80,8 @@ def open_table(name_or_path: str) -> Table:
 
 def read_source(path: Path, name: str, division: Division | None = None) -> Table:
     """What people have: features in one of the forms of `readers`, or the drawings of Omniglot in an .npz file."""
-    if path.suffix != ".npz" or not path.is_file() or not npz_headers(path, ("images",)):
+    drawings = path.suffix == ".npz" and path.is_file() and npz_headers(path, ("images",))
+    if not drawings or npz_headers(path, FEATURES):
         return read(path, name, division)
     from .omniglot import omniglot_from_arrays  # needs Pillow, which features do not
 

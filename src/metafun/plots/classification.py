@@ -15,10 +15,15 @@ from ..likelihoods import Categorical
 from ..tasks import Episodes
 from .style import GREEN, GREY, RED, SHADES, save
 
+# Queries of each class in a picture of an episode.
+SHOWN = 6
+
 
 def plot_episodes(model: Learner, tasks: Episodes, image: tuple[int, int], seed: int, path: Path) -> Path:
     """Tasks over a table of pictures: the context, the queries, and what the model said of them."""
-    figure = Figure(figsize=(11, 3.9), layout="constrained")
+    # Wide enough for three, and so high that pictures are as large as that allows.
+    columns = tasks.shots + min(tasks.queries, SHOWN) + 1
+    figure = Figure(figsize=(11, 1.3 + 3.6 * tasks.ways / columns), layout="constrained")
     predict = jax.jit(lambda task: model.predict(model.encode(task.context), task.target.x))
     for i, axis in enumerate(figure.subplots(1, 3)):
         task = tasks.sample(jax.random.fold_in(jax.random.key(seed), i))
@@ -80,7 +85,7 @@ def _draw_episode(
     said: Float[np.ndarray, "ways queries ways"],
 ) -> None:
     """A row for each class: its context, a line, its first queries, framed by whether they are recognised."""
-    ways, shots, shown = *context.shape[:2], min(queries.shape[1], 6)
+    ways, shots, shown = *context.shape[:2], min(queries.shape[1], SHOWN)
     names = [chr(ord("A") + i) if ways <= 26 else str(i + 1) for i in range(ways)]
     right = said.argmax(-1) == np.arange(ways)[:, None]
     for row in range(ways):
@@ -110,4 +115,8 @@ def _draw_episode(
 
 
 def _picture(axis: Axes, picture: Float[np.ndarray, "height width *colours"], left: float, top: float) -> None:
-    axis.imshow(picture, cmap="gray_r", extent=(left, left + 0.9, top + 0.9, top), interpolation="nearest")
+    """A drawing, most of which is empty, as ink on paper; any other image as it is."""
+    shades = "gray_r" if np.median(picture) == 0 else "gray"
+    # Pixels are from 0 to 1; of features of length one only the largest is known.
+    most = max(1.0, picture.max()) if shades == "gray" else picture.max()
+    axis.imshow(picture, shades, vmin=0, vmax=most, extent=(left, left + 0.9, top + 0.9, top), interpolation="nearest")
