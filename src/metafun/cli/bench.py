@@ -50,7 +50,7 @@ def tables(
 
       metafun bench tables --jobs 8
 
-      metafun bench tables --only MetaFun --splits 20 --results /tmp/tables.jsonl --figure /tmp/tables.png
+      metafun bench tables --only MetaFun --data iris --splits 20 --results /tmp/tables.jsonl --figure /tmp/tables.png
     """
     from .. import bench as measuring
 

@@ -81,14 +81,16 @@ def render_table_limits(results: Path) -> str:
         "columns_in_another_order_probability": "most that a probability moves with the columns in another order",
         "columns_in_another_order_deviations": "most that a mean moves, in deviations of y",
         "columns_in_another_order_two_rows_probability": "the same probability with two rows, where all columns tie",
+        "columns_in_another_order_two_rows_deviations": "the same mean with two rows",
         "columns_in_another_order_two_values_probability": "with columns of two values, where many do",
         "fit_and_predict_over_random_forest": "fit + predict over RandomForestClassifier, 100 rows, 10 columns",
         "fit_and_predict_over_logistic_regression": "fit + predict over LogisticRegression",
     }
     lines = _measured(found, names, 2)
-    for n, scores in found["rows"].items():
-        both = ", ".join(f"{score:.3f} {name}" for name, score in scores.items())
-        lines.append(f"| accuracy on digits with {n} rows in all | {both} |")
+    for key, what in (("rows", "on digits"), ("rows_together", "where x₀x₁ > 0, of six columns,")):
+        for n, scores in found[key].items():
+            both = ", ".join(f"{score:.3f} {name}" for name, score in scores.items())
+            lines.append(f"| accuracy {what} with {n} rows in all | {both} |")
     return "\n".join(lines) + "\n"
 
 
