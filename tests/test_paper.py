@@ -210,6 +210,6 @@ def test_the_whole_paper_in_small(tmp_path):
     lines = Results(tmp_path / "results").lines
     assert {line.item for line in lines} == set(ITEMS)
     searched = [bool(line.found) for line in lines if line.item == "table3"]
-    assert any(searched) and len(searched) > 1, "the ablation searches; in small, once"
+    assert any(searched) and len(searched) > 1, f"the ablation searches; in small, once: {done.stderr[-2000:]}"
     for name in ("figure3.png", "figure3.svg", "figure4.png", "figure4.svg"):
         assert (tmp_path / "results" / name).stat().st_size > 1000

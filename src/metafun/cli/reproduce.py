@@ -217,7 +217,9 @@ def _searched(job: Job, config: Config, folder: Path) -> tuple[Config, str]:
     space = load_space(job.search, trial, job.fixed)
     folder.mkdir(parents=True, exist_ok=True)
     study = searching.open_study(job.key, str(folder / "study.journal"), space, pruner="none")
-    moments = searching.work(study, space, folder / "worker-0", worker=job.key, trials=job.trials, batch=8)
+    # Named by its cell: what is drawn must not depend on where the data lie, as the key does.
+    worker = str(job.addresses[0])
+    moments = searching.work(study, space, folder / "worker-0", worker=worker, trials=job.trials, batch=8)
     follow(study, moments, job.trials)
     values = searching.best(study).params
     chosen = {key: value for key, value in values.items() if key not in job.fixed}
