@@ -24,6 +24,7 @@ from .config import Config
 from .data import Table
 from .embedding import Embedded
 from .errors import InvalidCheckpoint, MetaFunError
+from .evaluation import NUMBERS_AT_A_TIME
 from .files import write_atomically
 from .frames import FAR, Frame
 from .learner import Learner
@@ -32,8 +33,8 @@ from .progress import watched
 from .stochastic import StochasticMetaFun
 from .trained import Trained, locate, open_trained
 
-# These bound the memory of a prediction: rows that are predicted at a time, and numbers that they need for it.
-ROWS_AT_A_TIME, NUMBERS_AT_A_TIME = 4096, 2**28
+# Bounds the memory of a prediction: so many rows are predicted at a time, or fewer if they need many numbers.
+ROWS_AT_A_TIME = 4096
 
 _functions = eqx.filter_jit(lambda model, representation, x, key, n: model.functions(representation, x, key, n))
 
