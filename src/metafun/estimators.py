@@ -390,9 +390,12 @@ def _rows_at_a_time(model: Learner) -> int:
 
 
 def _room(n: int) -> int:
-    """A size from 8 on, of which there are four for each doubling: little is compiled, and little computed in vain."""
-    step = 1 << max(0, n.bit_length() - 3)
-    return max(8, -(-n // step) * step)
+    """A multiple of 8, of which there are four at most for each doubling: little is compiled or computed in vain.
+
+    Processors take rows in blocks; in what is left over the last digit may differ, and would tell where a row stood.
+    """
+    step = max(8, 1 << max(0, n.bit_length() - 3))
+    return max(step, -(-n // step) * step)
 
 
 def _single(values: NDArray, name: str) -> NDArray:
