@@ -35,6 +35,7 @@ def main(path: str, name: str) -> None:
         "metrics": worth,
         "test_tasks": config.evaluation.tasks,
         "steps": run.record.step,
+        "train_seconds": run.record.seconds,
         "version": __version__,
         "date": datetime.now(UTC).date().isoformat(),
         "config": config.to_toml(),

@@ -24,7 +24,7 @@ FLOORS = [
     {"initial", "pooling", "updates", "decoders"},
     {"learner"},
     {"likelihoods"},
-    {"task", "nn", "devices", "schema", "files", "frames"},
+    {"task", "nn", "devices", "schema", "files", "frames", "padding"},
     {"errors"},
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

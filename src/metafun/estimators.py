@@ -29,6 +29,7 @@ from .files import write_atomically
 from .frames import FAR, Frame
 from .learner import Learner
 from .likelihoods import Gaussian
+from .padding import padded, room, single
 from .progress import watched
 from .stochastic import StochasticMetaFun
 from .trained import Trained, locate, open_trained
@@ -159,8 +160,8 @@ class FewShot(BaseEstimator):
 
     def _encode(self, trained: Trained, frame: Frame, X: NDArray, Y: NDArray) -> Any:
         _check_range("X", X, trained.config.tasks.inputs, "MinMaxScaler({}) does")
-        x, y, room = _single(frame.inputs(X), "X"), _single(Y, "y"), _room(len(X))
-        return trained.encode(_padded(x, room), _padded(y, room), np.arange(room) < len(X))
+        x, y, size = single(frame.inputs(X), "X"), single(Y, "y"), room(len(X))
+        return trained.encode(padded(x, size), padded(y, size), np.arange(size) < len(X))
 
     def _ready(self) -> None:
         check_is_fitted(self, "X_")
@@ -174,8 +175,8 @@ class FewShot(BaseEstimator):
         _check_range("X", rows, self.trained_.config.tasks.inputs, "MinMaxScaler({}) does")
         most = _rows_at_a_time(self.trained_.model)
         for start in range(0, len(rows), most):
-            chunk = _single(self.frame_.inputs(rows[start : start + most]), "X")
-            yield _padded(chunk, min(_room(len(chunk)), most)), len(chunk)
+            chunk = single(self.frame_.inputs(rows[start : start + most]), "X")
+            yield padded(chunk, min(room(len(chunk)), most)), len(chunk)
 
     def _train(self, table: Table, config: Config, folder: str | Path | None, progress: bool) -> Self:
         """Trains in `folder`, where it can be stopped and goes on, or in a place that is gone afterwards."""
@@ -387,27 +388,3 @@ def _check_range(name: str, values: NDArray, bounds: tuple[float, float] | None,
 def _rows_at_a_time(model: Learner) -> int:
     each = model.embedding.numbers_per_row() if isinstance(model, Embedded) else 0
     return max(1, min(ROWS_AT_A_TIME, NUMBERS_AT_A_TIME // max(each, 1)))
-
-
-def _room(n: int) -> int:
-    """A multiple of 8, of which there are four at most for each doubling: little is compiled or computed in vain.
-
-    Processors take rows in blocks; in what is left over the last digit may differ, and would tell where a row stood.
-    """
-    step = max(8, 1 << max(0, n.bit_length() - 3))
-    return max(step, -(-n // step) * step)
-
-
-def _single(values: NDArray, name: str) -> NDArray:
-    """In the precision of the model."""
-    with np.errstate(over="ignore"):
-        single = np.asarray(values, np.float32)
-    if np.isinf(single).any():
-        raise ValueError(f"{name} has numbers beyond the range of float32; scale it.")
-    return single
-
-
-def _padded(rows: NDArray, room: int) -> NDArray:
-    padded = np.zeros((room, rows.shape[1]), np.float32)
-    padded[: len(rows)] = rows
-    return padded
