@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from metafun import MetaFunClassifier, MetaFunRegressor, __version__, load_config
-from metafun.trained import Trained
+from metafun.estimators.trained import Trained
 
 ROUNDS, REPETITIONS = 5, 200
 

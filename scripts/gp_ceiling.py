@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from metafun.config import load_config
-from metafun.gp import KERNELS, GaussianProcess
-from metafun.likelihoods import masked_mean
+from metafun.model.likelihoods import masked_mean
+from metafun.tasks.gp import KERNELS, GaussianProcess
 
 TASKS, GRID, SEED = 5000, 16, 0
 

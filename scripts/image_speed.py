@@ -14,7 +14,7 @@ import time
 import jax
 import jax.numpy as jnp
 
-from metafun.convnet import ConvNet
+from metafun.embeddings.convolutional import ConvNet
 
 IMAGES, STEPS, SEEDS, SIDE = 6144, 20, 3, 28
 

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 
 from metafun import Run
 from metafun.config.baselines import PrototypesConfig
-from metafun.embedding import Embedded
-from metafun.evaluation import evaluate
+from metafun.embeddings.base import Embedded
+from metafun.training.evaluation import evaluate
 
 
 def main(folder: str) -> None:

@@ -14,10 +14,10 @@ import jax
 import numpy as np
 
 from metafun import Run, __version__
-from metafun.checkpoint import load_model
-from metafun.evaluation import evaluate
-from metafun.nn import is_array
-from metafun.trained import Trained
+from metafun.estimators.trained import Trained
+from metafun.model.nn import is_array
+from metafun.training.checkpoint import load_model
+from metafun.training.evaluation import evaluate
 
 HOME = Path(__file__).parent.parent
 

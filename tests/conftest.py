@@ -15,7 +15,7 @@ with install_import_hook("metafun", "beartype.beartype"):
 import jax
 import pytest
 
-from metafun.devices import use_all_cores
+from metafun.training.devices import use_all_cores
 
 use_all_cores()
 jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parent.parent / ".cache" / "compiled"))

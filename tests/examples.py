@@ -12,10 +12,10 @@ from metafun.config.baselines import LEOConfig, LogisticConfig, MAMLConfig, Matc
 from metafun.config.embedding import ColumnsConfig, ConvNetConfig
 from metafun.config.losses import CrossEntropyConfig, GaussianConfig
 from metafun.data import Table
-from metafun.embedding import Embedded
-from metafun.learner import Learner
+from metafun.embeddings.base import Embedded
+from metafun.model.learner import Learner
+from metafun.model.task import Task
 from metafun.schema import parse
-from metafun.task import Task
 
 DX, DY, CLASSES = 3, 2, 4
 

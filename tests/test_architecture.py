@@ -1,4 +1,4 @@
-"""Imports go down only: the floors of the house, from the command line to the ground."""
+"""The folder tree is the map: imports go down only, from the command line to the ground."""
 
 import ast
 from pathlib import Path
@@ -9,23 +9,14 @@ SOURCE = Path(__file__).parent.parent / "src" / "metafun"
 
 FLOORS = [
     {"cli"},
-    {"__init__"},
-    {"plots", "protocol", "report"},
-    {"bench"},
-    {"estimators"},
-    {"search", "paper", "own", "progress", "trained"},
-    {"runs"},
-    {"training", "evaluation", "checkpoint"},
+    {"paper", "bench"},
+    {"estimators", "plots"},
+    {"training"},
     {"config"},
-    {"columns", "convnet"},
-    {"stochastic", "embedding"},
-    {"model", "tasks", "baselines"},
-    {"regularisers", "data", "gp"},
-    {"initial", "pooling", "updates", "decoders"},
-    {"learner"},
-    {"likelihoods"},
-    {"task", "nn", "devices", "schema", "files", "frames", "padding"},
-    {"errors"},
+    {"baselines", "embeddings", "tasks"},
+    {"data", "model"},
+    {"schema", "files"},
+    {"errors", "__init__"},  # `__init__` imports a name only when it is used; what it defines is the version
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
@@ -46,13 +37,29 @@ def imported_rooms(path: Path) -> set[str]:
     return rooms
 
 
-@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_imports_go_down(path):
     for other in imported_rooms(path) - {room(path)}:
         assert FLOOR[other] > FLOOR[room(path)], f"{room(path)} must not import {other}"
 
 
+def test_the_tree_is_a_map():
+    assert len(FLOORS) <= 10
+    assert len(list(SOURCE.glob("*.py"))) <= 6, "modules outside a package"
+
+
+def test_files_and_functions_stay_short():
+    for path in MODULES:
+        text = path.read_text("utf-8")
+        assert text.count("\n") <= 350, path
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef):
+                assert node.end_lineno - node.lineno < 45, f"{path}: {node.name}"
+
+
 def test_the_test_can_fail():
     """It sees the imports it is there to judge."""
-    assert {"decoders", "initial", "likelihoods", "pooling", "task", "updates"} <= imported_rooms(SOURCE / "model.py")
-    assert imported_rooms(SOURCE / "tasks" / "sinusoid.py") == {"task", "tasks"}
+    assert imported_rooms(SOURCE / "tasks" / "sinusoid.py") >= {"model", "tasks"}

@@ -12,9 +12,9 @@ from examples import BASELINES, DX, random_task
 from metafun.baselines.leo import deviation
 from metafun.config import load_config
 from metafun.config.baselines import LEOConfig, LogisticConfig, MAMLConfig, MatchingConfig, PrototypesConfig
-from metafun.evaluation import TASKS_AT_A_TIME, _at_a_time
-from metafun.nn import count_parameters
-from metafun.task import Task
+from metafun.model.nn import count_parameters
+from metafun.model.task import Task
+from metafun.training.evaluation import MAX_TASKS_AT_ONCE, tasks_at_once
 
 KEY = jax.random.key(0)
 
@@ -87,10 +87,10 @@ def test_a_trajectory_leads_from_the_start_to_the_prediction():
 
 def test_an_evaluation_of_large_networks_takes_fewer_tasks_at_a_time():
     tasks = load_config("sinusoid").tasks.training()
-    small, wide = (_at_a_time(load_config(preset).build_model(KEY), tasks) for preset in ("maml", "maml-wide"))
-    assert wide < small == TASKS_AT_A_TIME
-    few = _at_a_time(load_config("sinusoid").build_model(KEY), tasks)
-    assert few == TASKS_AT_A_TIME, "only where each task has its own"
+    small, wide = (tasks_at_once(load_config(preset).build_model(KEY), tasks) for preset in ("maml", "maml-wide"))
+    assert wide < small == MAX_TASKS_AT_ONCE
+    few = tasks_at_once(load_config("sinusoid").build_model(KEY), tasks)
+    assert few == MAX_TASKS_AT_ONCE, "only where each task has its own"
 
 
 def test_descent_that_overshoots_is_given_up():

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from examples import BASELINES, CLASSES, CLASSIFIERS, build, classifies, name, random_task
-from metafun.decoders import Logits, SoftmaxWeights
-from metafun.initial import Zero
-from metafun.likelihoods import Categorical, CrossEntropy, calibration_error, reliability
-from metafun.model import MetaFun
-from metafun.nn import MLP, dropout
-from metafun.pooling import SquaredExponential
-from metafun.task import Points, Task
-from metafun.updates import ClasswiseUpdate, GradientUpdate
+from metafun.model.decoders import Logits, SoftmaxWeights
+from metafun.model.initial import Zero
+from metafun.model.likelihoods import Categorical, CrossEntropy, calibration_error, reliability
+from metafun.model.metafun import MetaFun
+from metafun.model.nn import MLP, dropout
+from metafun.model.pooling import SquaredExponential
+from metafun.model.task import Points, Task
+from metafun.model.updates import ClasswiseUpdate, GradientUpdate
 
 every_classifier = pytest.mark.parametrize("variant", [*CLASSIFIERS, *filter(classifies, BASELINES)], ids=name)
 

@@ -10,7 +10,7 @@ import pytest
 from metafun.config import load_config, parse_config, presets
 from metafun.config.values import Activation
 from metafun.errors import InvalidConfig
-from metafun.nn import ACTIVATIONS, count_parameters
+from metafun.model.nn import ACTIVATIONS, count_parameters
 from metafun.schema import to_table
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from examples import BASELINES, CLASSES, CLASSIFIERS, EMBEDDED, STOCHASTIC, VARIANTS, build, name, random_task
-from metafun.likelihoods import Categorical
-from metafun.task import Points, Task, stack
+from metafun.model.likelihoods import Categorical
+from metafun.model.task import Points, Task, stack
 
 every_variant = pytest.mark.parametrize("variant", VARIANTS + CLASSIFIERS + STOCHASTIC + EMBEDDED + BASELINES, ids=name)
 

@@ -18,10 +18,10 @@ import pytest
 import metafun.data
 from metafun.data import store, stored
 from metafun.data.arrays import refused
+from metafun.data.catalog import destination, list_tables, locate, open_table, verify
 from metafun.data.readers import Division, find, read, zero_rows
-from metafun.data.store import destination, list_tables, locate, open_table, verify
-from metafun.data.stored import save
 from metafun.data.table import SPLITS
+from metafun.data.table_folder import save
 from metafun.errors import InvalidConfig, InvalidData
 from tables import check_is_example, example, keys_of, write_leo, write_npy, write_npz
 

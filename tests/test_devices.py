@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from examples import TINY, quick
-from metafun.devices import join_processes, task_mesh
 from metafun.errors import InvalidConfig
+from metafun.training.devices import join_processes, task_mesh
 
 SETTINGS = [*TINY, "training.batch=16", "training.steps=20", "training.validation_tasks=16", "training.seeds=[0,1]"]
 

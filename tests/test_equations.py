@@ -8,13 +8,13 @@ import pytest
 from jax.test_util import check_grads
 
 from examples import CLASSES, CLASSIFIERS, DX, DY, VARIANTS, build, name, random_task
-from metafun.decoders import Identity
-from metafun.initial import Zero
-from metafun.likelihoods import Gaussian, Normal, SquaredError
-from metafun.model import MetaFun
-from metafun.pooling import Attention, SquaredExponential
-from metafun.task import Points
-from metafun.updates import GradientUpdate
+from metafun.model.decoders import Identity
+from metafun.model.initial import Zero
+from metafun.model.likelihoods import Gaussian, Normal, SquaredError
+from metafun.model.metafun import MetaFun
+from metafun.model.pooling import Attention, SquaredExponential
+from metafun.model.task import Points
+from metafun.model.updates import GradientUpdate
 
 
 @pytest.mark.parametrize("variant", VARIANTS + CLASSIFIERS, ids=name)

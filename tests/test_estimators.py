@@ -13,16 +13,16 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-import metafun.estimators
+import metafun.estimators.base
 from examples import TINY, TINY_EPISODES, clusters
 from metafun import MetaFunClassifier, MetaFunRegressor, Points, load_model
-from metafun.checkpoint import read_header
 from metafun.config import load_config
-from metafun.data.stored import save
+from metafun.data.table_folder import save
 from metafun.errors import InvalidCheckpoint, InvalidRun
-from metafun.model import MetaFun
-from metafun.runs import Run
-from metafun.trained import Trained
+from metafun.estimators.trained import Trained
+from metafun.model.metafun import MetaFun
+from metafun.training.checkpoint import read_header
+from metafun.training.run_folder import Run
 
 FEATURES = 12
 
@@ -93,7 +93,7 @@ def test_large_inputs_are_predicted_in_chunks(regression, monkeypatch):
     x, y = wave()
     model, many = MetaFunRegressor(regression).fit(x, y), np.linspace(-5, 5, 100)[:, None]
     whole = model.predict(many)
-    monkeypatch.setattr(metafun.estimators, "ROWS_AT_A_TIME", 16)
+    monkeypatch.setattr(metafun.estimators, "MAX_ROWS_AT_ONCE", 16)
     np.testing.assert_allclose(model.predict(many), whole, rtol=1e-5, atol=1e-6)
 
 
@@ -194,7 +194,7 @@ def test_a_function_that_is_drawn_is_the_same_in_every_chunk(tmp_path, monkeypat
     x, y = wave(3)
     model, many = MetaFunRegressor(path).fit(x / 5, y), np.linspace(-2, 2, 40)[:, None]
     whole = model.sample_y(many, n_samples=3, random_state=0)
-    monkeypatch.setattr(metafun.estimators, "ROWS_AT_A_TIME", 16)
+    monkeypatch.setattr(metafun.estimators, "MAX_ROWS_AT_ONCE", 16)
     np.testing.assert_allclose(model.sample_y(many, n_samples=3, random_state=0), whole, rtol=1e-4, atol=1e-5)
     assert not np.allclose(whole[:, 0], whole[:, 1]), "each sample is a function of its own"
 

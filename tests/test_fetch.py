@@ -15,9 +15,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 import metafun.data.fetch
+from metafun.data.catalog import open_table, verify
 from metafun.data.download import download
 from metafun.data.fetch import LEO, Archive, fetch, missing
-from metafun.data.store import open_table, verify
 from metafun.errors import InvalidData
 from tables import check_is_example, write_leo
 

@@ -9,16 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metafun.decoders import Conditioned, PredictorWeights, SoftmaxWeights
-from metafun.evaluation import target_metrics
-from metafun.initial import Constant, Zero
-from metafun.likelihoods import CrossEntropy, SquaredError
-from metafun.model import MetaFun
-from metafun.nn import MLP
-from metafun.pooling import Attention, DeepKernel, SquaredExponential
-from metafun.regularisers import L2, Orthogonality
-from metafun.task import Task, stack
-from metafun.updates import ClasswiseUpdate, GradientUpdate, MLPUpdate
+from metafun.model.decoders import Conditioned, PredictorWeights, SoftmaxWeights
+from metafun.model.initial import Constant, Zero
+from metafun.model.likelihoods import CrossEntropy, SquaredError
+from metafun.model.metafun import MetaFun
+from metafun.model.nn import MLP
+from metafun.model.pooling import Attention, DeepKernel, SquaredExponential
+from metafun.model.regularisers import L2, Orthogonality
+from metafun.model.task import Task, stack
+from metafun.model.updates import ClasswiseUpdate, GradientUpdate, MLPUpdate
+from metafun.training.evaluation import target_metrics
 
 GOLDEN = Path(__file__).parent / "golden"
 KEY = jax.random.key(0)

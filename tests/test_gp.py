@@ -13,9 +13,9 @@ from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 
 from metafun import load_config, load_model
 from metafun.errors import InvalidConfig
-from metafun.gp import RBF, GaussianProcess, Matern52, Periodic
-from metafun.task import Points
+from metafun.model.task import Points
 from metafun.tasks import Curves
+from metafun.tasks.gp import RBF, GaussianProcess, Matern52, Periodic
 
 S, L, P, NOISE = 0.8, 0.6, 1.7, 0.05
 # The same kernel twice: ours, and scikit-learn's.

@@ -21,8 +21,8 @@ from metafun.data import images, omniglot
 from metafun.data.images import FORMATS, pixels, read_images
 from metafun.data.omniglot import Archive, omniglot_from_arrays, read_omniglot, vinyals_split
 from metafun.data.readers import Division
-from metafun.data.stored import open_stored, save
 from metafun.data.table import SPLITS
+from metafun.data.table_folder import open_stored, save
 from metafun.errors import InvalidConfig, InvalidData
 
 SIDE = 8

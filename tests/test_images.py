@@ -14,18 +14,18 @@ from metafun import Run, load_config
 from metafun.cli import app
 from metafun.config import parse_config
 from metafun.config.baselines import PrototypesConfig
-from metafun.convnet import ConvNet
 from metafun.data import Table
-from metafun.data.columns import read_csv
-from metafun.data.stored import save
-from metafun.embedding import Embedded
+from metafun.data.csv_columns import read_csv
+from metafun.data.table_folder import save
+from metafun.embeddings.base import Embedded
+from metafun.embeddings.convolutional import ConvNet
 from metafun.errors import InvalidConfig, InvalidData
-from metafun.estimators import _rows_at_a_time
-from metafun.evaluation import TASKS_AT_A_TIME, _at_a_time
+from metafun.estimators.base import rows_at_once
 from metafun.plots import draw
 from metafun.schema import to_table
 from metafun.tasks import Episodes
-from metafun.tasks.inputs import Pixels, jittered
+from metafun.tasks.row_transforms import Pixels, jittered
+from metafun.training.evaluation import MAX_TASKS_AT_ONCE, tasks_at_once
 
 SIDE = 8
 
@@ -150,8 +150,8 @@ def test_half_precision_is_nearly_the_same():
 
 def test_tasks_of_images_are_predicted_few_at_a_time(folder):
     narrow, wide = configuration(folder), configuration(folder, "embedding.channels=4096", "tasks.ways=4")
-    many, few = (_at_a_time(config.blank_model(), config.tasks.validation()) for config in (narrow, wide))
-    assert 1 <= few < many == TASKS_AT_A_TIME
+    many, few = (tasks_at_once(config.blank_model(), config.tasks.validation()) for config in (narrow, wide))
+    assert 1 <= few < many == MAX_TASKS_AT_ONCE
 
 
 def test_the_embedding_is_trained_with_the_model(folder, tmp_path):
@@ -227,8 +227,8 @@ def test_a_folder_of_images_becomes_a_classifier_in_three_commands(tmp_path, mon
 
 def test_large_images_are_predicted_few_at_a_time():
     small, large = (load_config("images").embedding.build((s * s * 3, 0), (s, s), jax.random.key(0)) for s in (8, 64))
-    assert _rows_at_a_time(Embedded(large, PrototypesConfig().build(large.size, 0, jax.random.key(0)))) < 400
-    assert _rows_at_a_time(Embedded(small, PrototypesConfig().build(small.size, 0, jax.random.key(0)))) == 4096
+    assert rows_at_once(Embedded(large, PrototypesConfig().build(large.size, 0, jax.random.key(0)))) < 400
+    assert rows_at_once(Embedded(small, PrototypesConfig().build(small.size, 0, jax.random.key(0)))) == 4096
 
 
 def test_figures_of_images(folder, tmp_path):

@@ -7,8 +7,8 @@ import pytest
 
 from metafun.config import load_config
 from metafun.data import open_table
-from metafun.evaluation import Validation
-from metafun.training import Trainer
+from metafun.training.evaluation import Validation
+from metafun.training.trainer import Trainer
 
 NAME = "miniimagenet_wrn28_center"
 FOLDERS = os.environ.get("METAFUN_DATA", "").split(os.pathsep)

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 from metafun import MetaFunClassifier, MetaFunRegressor
 from metafun.cli import app
-from metafun.data.columns import read_csv
+from metafun.data.csv_columns import read_csv
 from metafun.errors import InvalidCheckpoint, InvalidConfig, InvalidData, InvalidTask
-from metafun.own import classification_table
+from metafun.estimators.meta_fit import classification_table
 
 SMALL = {
     "model.iterations": 2,

@@ -12,11 +12,11 @@ from examples import TINY_EPISODES, clusters
 from metafun import protocol
 from metafun.cli import app
 from metafun.config import load_config
-from metafun.data.stored import save
+from metafun.data.table_folder import save
 from metafun.errors import InvalidConfig, InvalidData
-from metafun.evaluation import evaluate, summarise
-from metafun.runs import Run
-from metafun.training import Trainer
+from metafun.training.evaluation import evaluate, summarise
+from metafun.training.run_folder import Run
+from metafun.training.trainer import Trainer
 
 SETTINGS = [part for setting in TINY_EPISODES for part in ("--set", setting)]
 

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-import metafun.runs
+import metafun.training.run_folder
 from examples import TINY, quick
 from metafun import load_model
 from metafun.config import load_config
-from metafun.devices import task_mesh
 from metafun.errors import Diverged, InvalidCheckpoint, InvalidRun
-from metafun.runs import Run
-from metafun.training import State, Trainer
+from metafun.training.devices import task_mesh
+from metafun.training.run_folder import Run
+from metafun.training.trainer import State, Trainer
 
 
 def new_run(path, *settings) -> Run:
@@ -131,9 +131,9 @@ def test_training_a_finished_run_changes_nothing(finished):
 
 TRAIN = """
 import sys
-import metafun.runs
+import metafun.training.run_folder
 from metafun.cli import app
-from metafun.devices import use_all_cores
+from metafun.training.devices import use_all_cores
 use_all_cores()
 metafun.runs.SECONDS_BETWEEN_CHECKPOINTS = 0.0
 app(sys.argv[1:])

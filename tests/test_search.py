@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 from examples import TINY_EPISODES, clusters, quick
 from metafun.cli import app
 from metafun.config import load_config, load_space
-from metafun.data.stored import save
+from metafun.data.table_folder import save
 from metafun.errors import InvalidConfig, InvalidSearch
-from metafun.runs import Run
-from metafun.search import best, finished, forget, open_study, running, winner, work
+from metafun.training.run_folder import Run
+from metafun.training.search import best, finished, forget, open_study, running, winner, work
 
 SPACE = """
 ["model.iterations"]

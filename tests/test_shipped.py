@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from metafun import MetaFunClassifier, MetaFunRegressor
-from metafun.checkpoint import load_models, read_header
 from metafun.data import open_table
-from metafun.evaluation import evaluate
-from metafun.trained import SHIPPED, locate
+from metafun.estimators.trained import SHIPPED, locate
+from metafun.training.checkpoint import load_models, read_header
+from metafun.training.evaluation import evaluate
 
 ROOT = Path(__file__).parent.parent
 TASKS = 400

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from examples import STOCHASTIC, TINY, build, name, random_task
 from metafun.cli import app
-from metafun.likelihoods import QUANTILES, Gaussian, Mixture, Normal, coverage
+from metafun.model.likelihoods import QUANTILES, Gaussian, Mixture, Normal, coverage
 
 every_stochastic = pytest.mark.parametrize("variant", STOCHASTIC, ids=name)
 

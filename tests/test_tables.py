@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 from metafun import MetaFunClassifier, MetaFunRegressor, load_config
 from metafun.cli import app
 from metafun.errors import InvalidConfig
-from metafun.evaluation import TASKS_AT_A_TIME, _at_a_time
-from metafun.frames import FAR, Limited, Standard, bent, table_frame
-from metafun.task import Points
+from metafun.estimators.trained import Trained
+from metafun.model.task import Points
 from metafun.tasks.prior import LabelTables, NumberTables, features, functions
-from metafun.trained import Trained
+from metafun.tasks.scaling import OUTPUT_CLIP, ClippedScaling, RobustScaling, compress_tails, table_scaling
+from metafun.training.evaluation import MAX_TASKS_AT_ONCE, tasks_at_once
 
 SMALL = ["tasks.columns=5", "embedding.cells=6", "embedding.about=6", "embedding.entries=4", "embedding.size=8"]
 SMALL += ["model.representation=8", "model.pooling.width=8", "model.update.width=8", "model.iterations=2"]
@@ -79,7 +79,7 @@ def test_numbers_are_standardised_by_the_context(drawn):
     if isinstance(tables, NumberTables):
         y = np.where(tasks.context.mask, tasks.context.y[..., 0], np.nan)
         np.testing.assert_allclose(np.nanmedian(y, axis=1), 0, atol=1e-4)
-        assert abs(tasks.target.y[tasks.target.mask]).max() < FAR
+        assert abs(tasks.target.y[tasks.target.mask]).max() < OUTPUT_CLIP
         assert tasks.target.mask.mean() > 0.9
 
 
@@ -118,8 +118,8 @@ def test_components_are_the_principal_ones():
     _, sizes, directions = np.linalg.svd(x[:30] - x[:30].mean(0), full_matrices=False)
     expected = x @ directions[:3].T / (sizes[0] / np.sqrt(30))
     np.testing.assert_allclose(abs(found), abs(expected), atol=0.05)
-    framed = table_frame(x[:30], None, 3).inputs(x)
-    even = bent(Standard.of(x[:30])(x))
+    framed = table_scaling(x[:30], None, 3).inputs(x)
+    even = compress_tails(RobustScaling.of(x[:30])(x))
     np.testing.assert_allclose(
         abs(framed), abs(features.principal(jnp.asarray(even), jnp.arange(40) < 30, 3)), atol=1e-3
     )
@@ -134,7 +134,7 @@ def test_the_frame_is_what_training_did(columns):
     drawn = np.full((16, 10), np.nan)
     drawn[:, :columns] = x
     task = tables.split(jnp.asarray(9), jnp.asarray(drawn), jnp.zeros((16, 1)), jnp.ones(16, bool))
-    frame = table_frame(x[:9], None, 5)
+    frame = table_scaling(x[:9], None, 5)
     for found, expected in ((frame.inputs(x[:9]), task.context.x[:9]), (frame.inputs(x[12:]), task.target.x)):
         assert (np.isnan(found) == np.isnan(expected)).all()
         np.testing.assert_allclose(abs(np.nan_to_num(found)), abs(np.nan_to_num(expected)), rtol=1e-2, atol=1e-3)
@@ -299,11 +299,11 @@ def test_rows_are_added_of_the_same_kind_only():
 def test_large_tables_are_evaluated_few_at_a_time():
     config = load_config("tables-classification")
     small = load_config("tables-classification", SMALL)
-    few, many = (_at_a_time(c.blank_model(), c.tasks.validation()) for c in (config, small))
-    assert few < many == TASKS_AT_A_TIME
+    few, many = (tasks_at_once(c.blank_model(), c.tasks.validation()) for c in (config, small))
+    assert few < many == MAX_TASKS_AT_ONCE
     # Seeds that are evaluated at once share what there is.
     twice = eqx.filter_eval_shape(eqx.filter_vmap(config.build_model), jax.random.split(jax.random.key(0)))
-    assert _at_a_time(twice, config.tasks.validation()) == few // 2
+    assert tasks_at_once(twice, config.tasks.validation()) == few // 2
 
 
 @pytest.mark.parametrize("layout", [lambda a: a[::2], lambda a: a[::-1], np.asfortranarray, lambda a: a[:, :3]])
@@ -330,18 +330,18 @@ def test_components_do_not_depend_on_the_order_of_anything():
     rng = np.random.default_rng(0)
     half = rng.normal(size=(40, 10))
     rows, order = np.hstack([half, -half]), rng.permutation(40)
-    found = table_frame(rows, None, 16).inputs(rows)
-    shuffled = table_frame(rows[order], None, 16).inputs(rows)
+    found = table_scaling(rows, None, 16).inputs(rows)
+    shuffled = table_scaling(rows[order], None, 16).inputs(rows)
     np.testing.assert_allclose(shuffled, found, atol=1e-6)
 
 
 def test_outputs_that_are_rarely_far_out_are_still_told_apart():
     """Few ones among zeros: the quartiles know nothing of them. Mistakes do not count."""
     y = np.where(np.arange(100) % 5 == 0, 100.0, 0.0)[:, None] + 1e-3 * np.arange(100)[:, None] / 100
-    scaled = Limited.of(y)(y)
-    assert 1 < scaled.max() < FAR
+    scaled = ClippedScaling.of(y)(y)
+    assert 1 < scaled.max() < OUTPUT_CLIP
     wrong = np.append(np.linspace(0, 1, 50), 1e6)[:, None]
-    assert Limited.of(wrong).deviation < 1
+    assert ClippedScaling.of(wrong).deviation < 1
     with pytest.warns(UserWarning, match="1 of 51 y lie more than 15 widths"):
         MetaFunRegressor(untrained(KINDS[0])).fit(np.arange(51.0)[:, None], wrong[:, 0])
 

@@ -6,14 +6,14 @@ import optax
 import pytest
 from jax.sharding import Mesh
 
-import metafun.training
+import metafun.training.trainer
 from examples import TINY
 from metafun.config import load_config
-from metafun.devices import AXIS, task_mesh
-from metafun.evaluation import evaluate, task_metrics
-from metafun.nn import is_array
+from metafun.model.nn import is_array
 from metafun.tasks import Sinusoid
-from metafun.training import Trainer, build_optimiser, clip_arrays, moving_average
+from metafun.training.devices import AXIS, task_mesh
+from metafun.training.evaluation import evaluate, task_metrics
+from metafun.training.trainer import Trainer, build_optimiser, clip_arrays, moving_average
 
 
 def train(*settings):

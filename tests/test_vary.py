@@ -11,11 +11,11 @@ from examples import TINY_EPISODES, clusters
 from metafun import load_model
 from metafun.cli import app
 from metafun.config import load_config
-from metafun.data.stored import save
+from metafun.data.table_folder import save
 from metafun.errors import Diverged, InvalidConfig
-from metafun.protocol import choose, final_config
-from metafun.runs import Run
-from metafun.training import Trainer
+from metafun.training.protocol import choose, final_config
+from metafun.training.run_folder import Run
+from metafun.training.trainer import Trainer
 
 VARY = {
     "training.learning_rate": [1e-2, 1e-3],

@@ -4,14 +4,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .checkpoint import load_model
     from .config import Config, load_config, presets
     from .errors import MetaFunError
     from .estimators import MetaFunClassifier, MetaFunRegressor
-    from .model import FunctionalRepresentation, MetaFun
-    from .runs import Run
-    from .task import Points, Task, stack
-    from .training import Trainer
+    from .model import FunctionalRepresentation, MetaFun, Points, Task, stack
+    from .training.checkpoint import load_model
+    from .training.run_folder import Run
+    from .training.trainer import Trainer
 
 __version__ = "0.1.0"
 
@@ -32,16 +31,15 @@ __all__ = [
     "stack",
 ]
 
-# Where they are. Each is imported when it is first asked for, so that no one waits for what is not used.
+# The module of each name. Names are imported on first use: `import metafun` must not load JAX.
 _HOMES = {
-    "checkpoint": ("load_model",),
     "config": ("Config", "load_config", "presets"),
     "errors": ("MetaFunError",),
     "estimators": ("MetaFunClassifier", "MetaFunRegressor"),
-    "model": ("FunctionalRepresentation", "MetaFun"),
-    "runs": ("Run",),
-    "task": ("Points", "Task", "stack"),
-    "training": ("Trainer",),
+    "model": ("FunctionalRepresentation", "MetaFun", "Points", "Task", "stack"),
+    "training.checkpoint": ("load_model",),
+    "training.run_folder": ("Run",),
+    "training.trainer": ("Trainer",),
 }
 
 

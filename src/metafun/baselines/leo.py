@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from ..learner import Learner
-from ..likelihoods import Categorical, CrossEntropy, Normal, masked_mean
-from ..nn import MLP, Number, dropout
-from ..regularisers import Regulariser
-from ..task import Points, Task
+from ..model.learner import Learner
+from ..model.likelihoods import Categorical, CrossEntropy, Normal, masked_mean
+from ..model.nn import MLP, Number, dropout
+from ..model.regularisers import Regulariser
+from ..model.task import Points, Task
 
 # The least standard deviation, as its authors have it.
 LEAST = 1e-10

@@ -5,9 +5,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from ..learner import Learner
-from ..likelihoods import Categorical, CrossEntropy
-from ..task import Points
+from ..model.learner import Learner
+from ..model.likelihoods import Categorical, CrossEntropy
+from ..model.task import Points
 
 
 class LinearClassifier(eqx.Module):

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from ..learner import Learner
-from ..likelihoods import Likelihood, Prediction, SquaredError, masked_mean
-from ..nn import MLP, Number, count_parameters
-from ..task import Points, Task
+from ..model.learner import Learner
+from ..model.likelihoods import Likelihood, Prediction, SquaredError, masked_mean
+from ..model.nn import MLP, Number, count_parameters
+from ..model.task import Points, Task
 
 
 class Adapted(eqx.Module):
@@ -73,7 +73,7 @@ class MAML(Learner):
         raw, _ = self._forward(representation, x)
         return self.likelihood(raw, representation.classes)
 
-    def numbers_per_task(self, task: Task) -> int:
+    def peak_floats_per_task(self, task: Task) -> int:
         """Each task has parameters of its own."""
         return count_parameters(self)
 

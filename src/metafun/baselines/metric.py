@@ -5,10 +5,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from ..learner import Learner
-from ..likelihoods import Categorical, CrossEntropy
-from ..nn import MLP
-from ..task import Points
+from ..model.learner import Learner
+from ..model.likelihoods import Categorical, CrossEntropy
+from ..model.nn import MLP
+from ..model.task import Points
 
 
 class Metric(Learner):

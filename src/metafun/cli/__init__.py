@@ -6,7 +6,7 @@ from pathlib import Path
 
 import jax
 
-from ..devices import use_all_cores
+from ..training.devices import use_all_cores
 from . import bench, data, demos, experiments, fitting, protocol, report, reproduce, search
 from .console import app
 

@@ -16,7 +16,7 @@ from .console import AsJson, err, out
 
 # scikit-learn is slow to import; the other commands do not need it.
 if TYPE_CHECKING:
-    from ..bench import Cell
+    from ..bench.tables import Cell
 
 app = typer.Typer(no_args_is_help=True, help="How models do beside those of scikit-learn.")
 
@@ -52,7 +52,7 @@ def tables(
 
       metafun bench tables --only MetaFun --data iris --splits 20 --results /tmp/tables.jsonl --figure /tmp/tables.png
     """
-    from .. import bench as measuring
+    from ..bench import tables as measuring
 
     for path, option in ((results, "--results"), (figure, "--figure")):
         if not path.absolute().parent.is_dir():
@@ -83,7 +83,7 @@ def tables(
 
 
 def _measured(missing: Sequence[tuple[str, int, str]], splits: int, jobs: int) -> "Iterator[Cell]":
-    from ..bench import measure
+    from ..bench.tables import measure
 
     if jobs == 1:
         yield from (measure(*cell, splits) for cell in missing)

@@ -12,12 +12,12 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table as Grid
 
 from ..config import EpisodesConfig, load_config
-from ..data.download import Progress as Step
+from ..data.catalog import BUILT_IN, destination, list_tables, locate, open_table, read_source, verify
+from ..data.download import TransferProgress as Step
 from ..data.fetch import ARCHIVES, OMNIGLOT, fetch, fetch_omniglot, missing
 from ..data.readers import LEO_TABLES, Division, find, zero_rows
-from ..data.store import BUILT_IN, destination, list_tables, locate, open_table, read_source, verify
-from ..data.stored import describe, save
 from ..data.table import SPLITS, Table, counted
+from ..data.table_folder import describe, save
 from ..errors import InvalidConfig, InvalidData, suggest
 from .console import AsJson, Commands, err, out
 

@@ -13,9 +13,9 @@ from rich.markup import escape
 
 from .. import __version__
 from ..config import describe_preset, presets
-from ..devices import join_processes
 from ..errors import InvalidConfig
-from ..runs import Run
+from ..training.devices import join_processes
+from ..training.run_folder import Run
 from . import running
 from .console import AsJson, app, append_json, err, out, write_json
 from .running import Coordinator, Data, Overwrite, Process, Processes, Record, Resume, Seeds, Settings, Vary

@@ -14,22 +14,22 @@ import typer
 from numpy.typing import NDArray
 from rich.markup import escape
 
-from ..checkpoint import read_header
 from ..config import Config, EpisodesConfig, parse_setting
 from ..data import Table
 from ..data.arrays import read_npz
-from ..data.columns import read_csv, write_csv
+from ..data.csv_columns import read_csv, write_csv
 from ..data.images import entries, folders, pixels
 from ..data.table import printable
 from ..errors import InvalidConfig, InvalidData, MetaFunError
-from ..trained import SHIPPED, Trained, locate, open_trained
+from ..estimators.trained import SHIPPED, Trained, locate, open_trained
+from ..training.checkpoint import read_header
 from . import running
 from .console import AsJson, app, err, out
 from .running import Settings
 
 # scikit-learn is slow to import; the other commands do not need it.
 if TYPE_CHECKING:
-    from ..estimators import MetaFunClassifier, MetaFunRegressor
+    from ..estimators.base import MetaFunClassifier, MetaFunRegressor
 
 Model = Annotated[
     str, typer.Option("--model", help=f"A shipped checkpoint ({', '.join(SHIPPED)}), a run folder or a file.")
@@ -81,7 +81,7 @@ def fit(
 
       metafun fit arrays.npz --target y            # X [rows, columns] and y [rows]
     """
-    from .. import own
+    from ..estimators import meta_fit as own
 
     folder = model.with_suffix(".run")
     if folder == model:
@@ -206,7 +206,7 @@ def _read(path: Path, target: str, task: str | None) -> tuple[NDArray, Any, Any,
 
 
 def _regression(x: NDArray, y: NDArray, groups: Any, changes: Mapping[str, Any], seed: int) -> tuple[Table, Config]:
-    from .. import own
+    from ..estimators import meta_fit as own
 
     groups = np.asarray(groups)
     if len(groups) != len(x):
@@ -218,7 +218,7 @@ def _regression(x: NDArray, y: NDArray, groups: Any, changes: Mapping[str, Any],
 
 
 def _classes(x: NDArray, y: Any, changes: Mapping[str, Any], seed: int) -> tuple[Table, Config]:
-    from .. import own
+    from ..estimators import meta_fit as own
 
     labels = np.asarray(y)
     if labels.dtype.kind == "f" or (labels.dtype.kind == "U" and len(set(y)) > len(y) / 2):
@@ -275,7 +275,7 @@ def _labelled(path: Path, label: str | None, trained: Trained, learned: Mapping[
     inputs = learned.get("columns") or [name for name in columns.names if name != label]
     regression = trained.config.model.problem == "regression"
     y = columns.numbers([label])[:, 0] if regression else columns.labels(label)
-    return Labelled(path, inputs, label, columns.numbers(inputs, trained.config.tasks.takes_any_table), y)
+    return Labelled(path, inputs, label, columns.numbers(inputs, trained.config.tasks.accepts_any_table), y)
 
 
 def _unlabelled(path: Path, known: Labelled, trained: Trained) -> tuple[dict[str, list[str]], NDArray]:
@@ -287,7 +287,7 @@ def _unlabelled(path: Path, known: Labelled, trained: Trained) -> tuple[dict[str
     if known.path.is_dir():
         raise InvalidData(f"{known.path} is a folder of images, so that {path} must be one too, and is not.")
     columns = read_csv(path)
-    return columns.entries, columns.numbers(known.inputs, trained.config.tasks.takes_any_table)
+    return columns.entries, columns.numbers(known.inputs, trained.config.tasks.accepts_any_table)
 
 
 def _files(folder: Path, root: Path, problems: list[str]) -> list[Path]:
@@ -322,7 +322,7 @@ def _pixels(
 
 
 def _fitted(trained: Trained, known: Labelled) -> "MetaFunRegressor | MetaFunClassifier":
-    from ..estimators import MetaFunClassifier, MetaFunRegressor
+    from ..estimators.base import MetaFunClassifier, MetaFunRegressor
 
     estimator = MetaFunRegressor if trained.config.model.problem == "regression" else MetaFunClassifier
     with _mistakes_in(known.path):
@@ -330,13 +330,13 @@ def _fitted(trained: Trained, known: Labelled) -> "MetaFunRegressor | MetaFunCla
 
 
 def _answers(estimator: "MetaFunRegressor | MetaFunClassifier", x: NDArray, label: str) -> dict[str, Any]:
-    from ..estimators import MetaFunClassifier
+    from ..estimators.base import MetaFunClassifier
 
     if isinstance(estimator, MetaFunClassifier):
         shares = estimator.predict_proba(x)
         found = {label: estimator.classes_[shares.argmax(1)]}
         return found | {f"P({name})": shares[:, k] for k, name in enumerate(estimator.classes_)}
-    if not estimator.is_sure:
+    if not estimator.predicts_std:
         return {label: estimator.predict(x)}
     mean, std = estimator.predict(x, return_std=True)
     return {label: mean, f"{label}_std": std}

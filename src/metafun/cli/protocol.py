@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from .. import protocol as steps
 from ..config import Config
-from ..runs import Run
+from ..training import protocol as steps
+from ..training.run_folder import Run
 from . import running
 from .console import AsJson, app, append_json, err, write_json
 from .experiments import Preset

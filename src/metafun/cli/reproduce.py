@@ -14,13 +14,13 @@ from rich.markup import escape
 from .. import __version__
 from ..config import Config, load_space, with_changes
 from ..data import Table
-from ..data.stored import save
-from ..devices import forget_programs
+from ..data.table_folder import save
 from ..errors import Busy, Diverged, InvalidConfig, InvalidData, InvalidSearch
 from ..files import locked
 from ..paper import ITEMS, Address, Job, Measured, Results, load_item, plan
-from ..runs import Run
 from ..schema import flatten, to_table
+from ..training.devices import forget_programs
+from ..training.run_folder import Run
 from . import protocol, running
 from .console import app, err
 
@@ -209,7 +209,7 @@ def _command(job: Job, address: Address, data: Sequence[str]) -> str:
 
 def _searched(job: Job, config: Config, folder: Path) -> tuple[Config, str]:
     """The configuration that did best on val, and what the search chose of it."""
-    from .. import search as searching
+    from ..training import search as searching
     from .search import follow
 
     assert job.search is not None

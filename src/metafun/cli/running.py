@@ -17,12 +17,12 @@ from rich.table import Table
 from .. import __version__
 from ..config import Config, EpisodesConfig, load_config, parse_setting, with_changes
 from ..errors import InvalidConfig, InvalidRun
-from ..evaluation import evaluate
-from ..nn import count_parameters
-from ..progress import watched
+from ..model.nn import count_parameters
 from ..report import number, published
-from ..runs import Run
 from ..schema import flatten, to_table
+from ..training.evaluation import evaluate
+from ..training.progress import watched
+from ..training.run_folder import Run
 from .console import err, out
 
 Settings = Annotated[

@@ -78,7 +78,7 @@ def search(
         # Each process would take most of a GPU's memory for itself.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     # Optuna is slow to import, and most commands do without.
-    from .. import search as searching
+    from ..training import search as searching
 
     for name, value, known in (("sampler", sampler, searching.SAMPLERS), ("pruner", pruner, searching.PRUNERS)):
         if value not in known:
@@ -136,7 +136,7 @@ def _start(worker: int, folder: Path) -> subprocess.Popen:
 
 def follow(study: Any, moments: Any, trials: int, *, quiet: bool = False) -> None:
     """Goes through the moments of a search, with a progress bar on a terminal and a line for each batch elsewhere."""
-    from .. import search as searching
+    from ..training import search as searching
 
     columns = (
         TextColumn("trials"),
@@ -162,8 +162,8 @@ def follow(study: Any, moments: Any, trials: int, *, quiet: bool = False) -> Non
 
 
 def _report(study: Any, ranges: Any, preset: str, folder: Path, as_json: bool) -> None:
-    from .. import search as searching
     from ..plots.search import plot_parallel, plot_slices
+    from ..training import search as searching
 
     done = searching.finished(study)
     ended = {t.number for t in done if t.state.name == "COMPLETE"}

@@ -9,8 +9,8 @@ from jaxtyping import PRNGKeyArray
 
 from ..baselines import LEO, MAML, LogisticRegression, Matching, Prototypes
 from ..baselines.leo import LatentDecoder
-from ..nn import MLP
-from ..regularisers import regularisers
+from ..model.nn import MLP
+from ..model.regularisers import regularisers
 from .losses import CrossEntropyConfig, GaussianConfig, SquaredErrorConfig
 from .values import Activation, Count, Depth, NonNegative, Part, Positive, Size
 

@@ -7,10 +7,10 @@ from typing import Literal
 import jax
 from jaxtyping import PRNGKeyArray
 
-from ..columns import Columns, Relation, ToClasses, ToNumbers
-from ..convnet import ConvNet
+from ..embeddings.columns import ColumnEmbedding, Relation, RelationToClasses, RelationToNumbers
+from ..embeddings.convolutional import ConvNet
 from ..errors import InvalidConfig
-from ..nn import MLP
+from ..model.nn import MLP
 from .values import Count, Depth
 
 
@@ -60,11 +60,11 @@ class ColumnsConfig:
     size: Count = 128
     outputs: Count = 4
 
-    def build(self, sizes: tuple[int, int], image: tuple[int, int] | None, key: PRNGKeyArray) -> Columns:
+    def build(self, sizes: tuple[int, int], image: tuple[int, int] | None, key: PRNGKeyArray) -> ColumnEmbedding:
         key_relation, key_columns = jax.random.split(key)
         columns, outputs = sizes
-        relation: Relation = ToClasses()
+        relation: Relation = RelationToClasses()
         if outputs:
-            relation = ToNumbers(MLP([outputs, 4 * self.outputs, self.outputs], "gelu", key=key_relation))
+            relation = RelationToNumbers(MLP([outputs, 4 * self.outputs, self.outputs], "gelu", key=key_relation))
         widths = dict(cells=self.cells, about=self.about, entries=self.entries, size=self.size)
-        return Columns(columns, relation, **widths, key=key_columns)
+        return ColumnEmbedding(columns, relation, **widths, key=key_columns)

@@ -11,9 +11,9 @@ import jax
 import tomli_w
 from jaxtyping import PRNGKeyArray
 
-from ..embedding import Embedded
+from ..embeddings.base import Embedded
 from ..errors import InvalidConfig, suggest
-from ..learner import Learner
+from ..model.learner import Learner
 from ..schema import flatten, merge, nested, parse, to_table
 from .baselines import LEOConfig, LogisticConfig, MAMLConfig, MatchingConfig, PrototypesConfig
 from .embedding import ColumnsConfig, ConvNetConfig

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from ..likelihoods import CrossEntropy, Gaussian, SquaredError
+from ..model.likelihoods import CrossEntropy, Gaussian, SquaredError
 from .values import Share
 
 

@@ -8,11 +8,11 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 from ..errors import InvalidConfig
-from ..learner import Learner
-from ..model import MetaFun
-from ..regularisers import Regulariser, regularisers
+from ..model.learner import Learner
+from ..model.metafun import MetaFun
+from ..model.regularisers import Regulariser, regularisers
+from ..model.stochastic import StochasticMetaFun
 from ..schema import Between
-from ..stochastic import StochasticMetaFun
 from .losses import CrossEntropyConfig, GaussianConfig, SquaredErrorConfig
 from .parts import (
     AttentionConfig,

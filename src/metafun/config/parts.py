@@ -9,13 +9,13 @@ from typing import Literal
 import jax
 from jaxtyping import PRNGKeyArray
 
-from ..decoders import Conditioned, Decoder, Identity, Logits, PredictorWeights, SoftmaxWeights
 from ..errors import InvalidConfig
-from ..initial import Constant, Initial, Parametric, Zero
-from ..nn import MLP
-from ..pooling import Attention, DeepKernel, Mean, Pooling, SquaredExponential
-from ..stochastic import Latent
-from ..updates import ClasswiseUpdate, GradientUpdate, MLPUpdate, Update
+from ..model.decoders import Conditioned, Decoder, Identity, Logits, PredictorWeights, SoftmaxWeights
+from ..model.initial import Constant, Initial, Parametric, Zero
+from ..model.nn import MLP
+from ..model.pooling import Attention, DeepKernel, Mean, Pooling, SquaredExponential
+from ..model.stochastic import Latent
+from ..model.updates import ClasswiseUpdate, GradientUpdate, MLPUpdate, Update
 from .values import Count, Depth, Part, Positive, Share, Size
 
 

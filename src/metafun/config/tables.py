@@ -11,10 +11,10 @@ from typing import Annotated, Literal
 from ..data import Table, open_table
 from ..errors import InvalidConfig, InvalidData
 from ..schema import Between
-from ..tasks import Collected, Episodes, Scale
+from ..tasks import Collected, Episodes, MeanStdScaling
 from ..tasks import collected as collecting
 from ..tasks.episodes import check
-from ..tasks.inputs import Inputs, Pixels, Unit, unit
+from ..tasks.row_transforms import Pixels, RowTransform, UnitLength, unit
 from ..tasks.rows import Rows, of_splits
 from .tasks import AS_THEY_ARE, AsTrained, EvaluationConfig
 from .values import Count, NonNegative, Positive, Real, Size, TrainingSplit
@@ -52,7 +52,7 @@ class EpisodesConfig(AsTrained):
     fingerprint: str | None = None
 
     problem = "classification"
-    output_scale = AS_THEY_ARE
+    output_scaling = AS_THEY_ARE
     inputs = output_bounds = None
 
     @property
@@ -119,7 +119,7 @@ class EpisodesConfig(AsTrained):
 
     def training(self) -> Episodes:
         if self.pixels is None or self.image is None:
-            inputs: Inputs = Unit(self.noise)
+            inputs: RowTransform = UnitLength(self.noise)
         else:
             inputs = Pixels(self.image, self.pixels.rotations, self.pixels.jitter)
         return Episodes.over(self.table(), self.train_on, **self._sizes, inputs=inputs)
@@ -138,9 +138,9 @@ class EpisodesConfig(AsTrained):
                 )
 
     @property
-    def _inputs(self) -> Inputs:
+    def _inputs(self) -> RowTransform:
         """As they are but for training."""
-        return Unit() if self.image is None else Pixels(self.image)
+        return UnitLength() if self.image is None else Pixels(self.image)
 
     @property
     def _sizes(self) -> dict[str, int]:
@@ -194,7 +194,7 @@ class CollectedConfig(AsTrained):
         table = _open_table(self.data, self.fingerprint)
         for split in ("train", "val")[: 1 + validates]:
             collecting.check(table, split, self.outputs)
-        columns = Scale.of(of_splits(table, "train")[0])
+        columns = MeanStdScaling.of(of_splits(table, "train")[0])
         return dataclasses.replace(
             self,
             data=_anchored(self.data),
@@ -214,7 +214,7 @@ class CollectedConfig(AsTrained):
         return self._columns[: self.sizes[0]](x)
 
     @property
-    def output_scale(self) -> Scale:
+    def output_scaling(self) -> MeanStdScaling:
         return self._columns[self.sizes[0] :]
 
     def training(self) -> Collected:
@@ -238,10 +238,10 @@ class CollectedConfig(AsTrained):
         return Collected.over(table, split, outputs=self.outputs, context=context, targets=targets, scale=self._columns)
 
     @property
-    def _columns(self) -> Scale:
+    def _columns(self) -> MeanStdScaling:
         if self.mean is None or self.deviation is None:
             raise InvalidConfig("tasks.mean is not known before the data are; use the configuration's resolved().")
-        return Scale(self.mean, self.deviation)
+        return MeanStdScaling(self.mean, self.deviation)
 
 
 def _open_table(data: str, fingerprint: str | None) -> Table:

@@ -7,24 +7,24 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import InvalidConfig
-from ..frames import Frame, table_frame
-from ..tasks import Curves, Scale, Sinusoid
+from ..tasks import Curves, MeanStdScaling, Sinusoid
 from ..tasks.prior import LabelTables, NumberTables, Tables
 from ..tasks.rows import Rows
+from ..tasks.scaling import TaskScaling, table_scaling
 from .values import Count, NonNegative, Positive, Real, Seed, Size
 
 # For outputs that a model takes as they are.
-AS_THEY_ARE = Scale((0.0,), (1.0,))
+AS_THEY_ARE = MeanStdScaling((0.0,), (1.0,))
 
 
 class AsTrained:
     """Tasks whose inputs and outputs are always given in the same way, and have as many columns as in training."""
 
-    takes_any_table = False
+    accepts_any_table = False
 
-    def frame(self: Any, X: np.ndarray, Y: np.ndarray | None) -> Frame:
+    def frame(self: Any, X: np.ndarray, Y: np.ndarray | None) -> TaskScaling:
         """What is done to the rows of a context and to all that is asked with it."""
-        return Frame(self.prepare, self.output_scale)
+        return TaskScaling(self.prepare, self.output_scaling)
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class SinusoidConfig(AsTrained):
     points: Count | None = None
 
     problem = "regression"
-    output_scale = AS_THEY_ARE
+    output_scaling = AS_THEY_ARE
     trained_on = tested_on = "new sinusoids"
     sizes = (1, 1)
     inputs = (Sinusoid.low, Sinusoid.high)
@@ -109,7 +109,7 @@ class CurvesConfig(AsTrained):
     points: Count = 40
 
     problem = "regression"
-    output_scale = AS_THEY_ARE
+    output_scaling = AS_THEY_ARE
 
     @property
     def output_bounds(self) -> tuple[float, float]:
@@ -192,7 +192,7 @@ class AnyTableConfig:
     targets: Count = 64
 
     trained_on = tested_on = "new tables"
-    takes_any_table = True
+    accepts_any_table = True
     inputs = output_bounds = None
 
     @property
@@ -206,8 +206,8 @@ class AnyTableConfig:
     def resolved(self, validates: bool) -> "AnyTableConfig":
         return self
 
-    def frame(self, X: np.ndarray, Y: np.ndarray | None) -> Frame:
-        return table_frame(X, None if self.classes else Y, self.columns)
+    def frame(self, X: np.ndarray, Y: np.ndarray | None) -> TaskScaling:
+        return table_scaling(X, None if self.classes else Y, self.columns)
 
     def check(self) -> None:
         if self.context[0] > self.context[1]:

@@ -21,7 +21,7 @@ REMEDY = "check the connection, name a mirror with --url, or give a file that yo
 
 
 @dataclass(frozen=True)
-class Progress:
+class TransferProgress:
     """How far a step has come; `note` is for people to keep."""
 
     step: str
@@ -30,7 +30,7 @@ class Progress:
     note: str = ""
 
 
-def download(url: str, target: Path, *, largest: int, timeout: float = 30.0) -> Iterator[Progress]:
+def download(url: str, target: Path, *, largest: int, timeout: float = 30.0) -> Iterator[TransferProgress]:
     """Streams a zip file to `target`.part, and gives it its name when it is complete; nothing if `target` is there.
 
     `target`.part.json remembers which version of the file the part belongs to.
@@ -111,7 +111,7 @@ def _open(url: str, have: int, etag: str | None, timeout: float) -> Any:
     return response
 
 
-def _stream(response: Any, file: IO[bytes], have: int, total: int | None, largest: int) -> Iterator[Progress]:
+def _stream(response: Any, file: IO[bytes], have: int, total: int | None, largest: int) -> Iterator[TransferProgress]:
     while chunk := _read(response, have, total):
         if have == 0 and chunk != b"PK":
             raise InvalidData(f"{response.url} did not answer with a zip file (it begins with {chunk!r}); {REMEDY}.")
@@ -119,7 +119,7 @@ def _stream(response: Any, file: IO[bytes], have: int, total: int | None, larges
         if have > largest:
             raise InvalidData(f"{response.url} sends more than {largest:,} bytes, which cannot be the archive.")
         file.write(chunk)
-        yield Progress("download", have, total)
+        yield TransferProgress("download", have, total)
     if have == 0 or total not in (None, have):
         raise _interrupted(have, total, "the server closed it")
 

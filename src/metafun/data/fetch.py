@@ -13,11 +13,11 @@ from pathlib import Path
 from ..errors import InvalidData, suggest
 from ..files import write_atomically
 from .arrays import check_member, refused
-from .download import CHUNK, Progress, download
+from .catalog import cache, destination, list_tables
+from .download import CHUNK, TransferProgress, download
 from .readers import LEO_TABLES, existing, find, read
-from .store import cache, destination, list_tables
-from .stored import save
 from .table import SPLITS
+from .table_folder import save
 
 MEMBER = re.compile(r"(?:.*/)?(\w+/\w+)/(train|val|test)_embeddings\.pkl")
 
@@ -53,7 +53,7 @@ def fetch(
     url: str | None = None,
     only: Sequence[str] = (),
     timeout: float = 30.0,
-) -> Iterator[Progress]:
+) -> Iterator[TransferProgress]:
     """Stores the missing tables, from `source` (a zip file or an unpacked folder) if given, else from the network."""
     into = {name: destination(name) for name in missing(only)}
     if not into:
@@ -68,7 +68,7 @@ def fetch(
         yield from _from_network(into, only, url or archive.url, archive, timeout)
 
 
-def fetch_omniglot(*, source: Path | None = None, timeout: float = 30.0) -> Iterator[Progress]:
+def fetch_omniglot(*, source: Path | None = None, timeout: float = 30.0) -> Iterator[TransferProgress]:
     """Stores the table `omniglot` from its two archives, in `source` if given, else from the network."""
     from .omniglot import ARCHIVES as TWO
     from .omniglot import URL, read_omniglot
@@ -79,7 +79,7 @@ def fetch_omniglot(*, source: Path | None = None, timeout: float = 30.0) -> Iter
     if source is None:
         for stem in TWO:
             yield from download(URL.format(stem), folder / f"{stem}.zip", largest=2**26, timeout=timeout)
-    yield Progress("read", 0, 1)
+    yield TransferProgress("read", 0, 1)
     try:
         table = read_omniglot(folder, OMNIGLOT)
     except InvalidData:
@@ -89,7 +89,7 @@ def fetch_omniglot(*, source: Path | None = None, timeout: float = 30.0) -> Iter
         raise
     # What is there under that name cannot be read.
     save(table, into, str(source or URL.format("*")), overwrite=True)
-    yield Progress("read", 1, 1)
+    yield TransferProgress("read", 1, 1)
 
 
 def is_missing(name: str) -> bool:
@@ -98,7 +98,7 @@ def is_missing(name: str) -> bool:
 
 def _from_network(
     into: Mapping[str, Path], only: Sequence[str], url: str, archive: Archive, timeout: float
-) -> Iterator[Progress]:
+) -> Iterator[TransferProgress]:
     path = _downloads() / "embeddings.zip"
     if not path.exists():
         yield from download(url, path, largest=archive.largest, timeout=timeout)
@@ -122,12 +122,12 @@ def _from_network(
     if expected is None:
         write_atomically(_downloads() / "hashes.json", json.dumps(recorded | {archive.name: digest}, indent=1).encode())
         note += f" No hash of it is published; later downloads must have this SHA-256: {digest}."
-    yield Progress("check", 1, 1, note)
+    yield TransferProgress("check", 1, 1, note)
 
 
 def _from_zip(
     path: Path, into: Mapping[str, Path], only: Sequence[str], origin: str, archive: Archive
-) -> Iterator[Progress]:
+) -> Iterator[TransferProgress]:
     """One table at a time, so that what is unpacked takes no more room than it must."""
     expected = "the archive as a zip file"
     with refused(path, expected):
@@ -163,21 +163,21 @@ def _members(content: zipfile.ZipFile, path: Path, largest: int) -> dict[str, di
 
 def _unpack(
     content: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo], folder: Path, name: str
-) -> Iterator[Progress]:
+) -> Iterator[TransferProgress]:
     done, total = 0, sum(info.file_size for info in members.values())
     for split, info in members.items():
         # A member ends at its declared size, whatever it is packed into; a wrong checksum fails at its end.
         with content.open(info) as packed, open(folder / f"{split}_embeddings.pkl", "wb") as file:
             while chunk := packed.read(CHUNK):
                 done += file.write(chunk)
-                yield Progress(f"unpack {name}", done, total)
+                yield TransferProgress(f"unpack {name}", done, total)
 
 
-def _store(folder: Path, name: str, into: Path, origin: str) -> Iterator[Progress]:
-    yield Progress(f"import {name}", 0, 1)
+def _store(folder: Path, name: str, into: Path, origin: str) -> Iterator[TransferProgress]:
+    yield TransferProgress(f"import {name}", 0, 1)
     # Only tables that are missing or damaged come here.
     save(read(folder, name), into, origin, overwrite=True)
-    yield Progress(f"import {name}", 1, 1)
+    yield TransferProgress(f"import {name}", 1, 1)
 
 
 def _present(path: Path, wanted: Iterable[str], found: Container[str], only: Sequence[str]) -> list[str]:
@@ -190,12 +190,12 @@ def _present(path: Path, wanted: Iterable[str], found: Container[str], only: Seq
     return present
 
 
-def _hash(path: Path) -> Generator[Progress, None, str]:
+def _hash(path: Path) -> Generator[TransferProgress, None, str]:
     digest, total = hashlib.sha256(), path.stat().st_size
     with open(path, "rb") as file:
         while chunk := file.read(CHUNK):
             digest.update(chunk)
-            yield Progress("check", file.tell(), total)
+            yield TransferProgress("check", file.tell(), total)
     return digest.hexdigest()
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from ..config import CurvesConfig, EpisodesConfig, SinusoidConfig
 from ..errors import InvalidRun
-from ..likelihoods import Gaussian
-from ..runs import Run
-from ..stochastic import StochasticMetaFun
+from ..model.likelihoods import Gaussian
+from ..model.stochastic import StochasticMetaFun
 from ..tasks import Curves, Sinusoid
+from ..training.run_folder import Run
 from .classification import plot_episodes, plot_weights
 from .regression import plot_comparison, plot_curves, plot_samples, plot_updates
 from .training import plot_training

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from ..learner import Learner
-from ..likelihoods import Categorical
+from ..model.learner import Learner
+from ..model.likelihoods import Categorical
 from ..tasks import Episodes
 from .style import GREEN, GREY, RED, SHADES, save
 

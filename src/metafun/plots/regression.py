@@ -9,10 +9,10 @@ from jaxtyping import Array, Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..learner import Learner
-from ..likelihoods import Mixture, Normal
-from ..stochastic import StochasticMetaFun
-from ..task import Points, Task
+from ..model.learner import Learner
+from ..model.likelihoods import Mixture, Normal
+from ..model.stochastic import StochasticMetaFun
+from ..model.task import Points, Task
 from ..tasks import Curves, Sinusoid
 from .style import BLUE, GREY, INK, RED, SHADES, plain, save
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from ..bench import OURS, SETS, Cell
+from ..bench.tables import OURS, SETS, Cell
 from .style import GREY, INK, RED, plain, save
 
 COLOURS = {"k-nearest neighbours": "#8c6bb1", "random forest": "#41ab5d", "Gaussian process": "#fe9929"}

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..config import Config
-from ..evaluation import evaluate
-from ..learner import Learner
+from ..model.learner import Learner
+from ..training.evaluation import evaluate
 from .style import BLUE, GREY, plain, save
 
 # Enough for a picture; what is reported comes from `metafun evaluate`.

@@ -34,7 +34,7 @@ def render_estimators(results: Path) -> str:
 
 def render_tables(results: Path) -> str:
     """Small tables: the means over four sets with classes, and one with numbers."""
-    from ..bench import CLASSIFICATION, REGRESSION, read, summary  # scikit-learn is slow to import
+    from ..bench.tables import CLASSIFICATION, REGRESSION, read, summary  # scikit-learn is slow to import
 
     found = summary(read(results / "tables.jsonl"))
     columns = {
@@ -57,7 +57,7 @@ def render_tables(results: Path) -> str:
 
 def render_by_set(results: Path) -> str:
     """Where it wins and where it loses: accuracy (or R²) on each set beside the best of the others, tuned or not."""
-    from ..bench import OURS, SETS, read, worth
+    from ..bench.tables import OURS, SETS, read, worth
 
     cells = {(cell.data, cell.size, cell.model): worth(cell) for cell in read(results / "tables.jsonl")}
     lines = ["| set | rows | MetaFun | best of the others | |", "|---|---|---|---|---|"]

@@ -1,9 +1,9 @@
 """Task distributions: modules with `sample(key) -> Task`, drawn on the device."""
 
-from .collected import Collected, Scale
+from .base import Tasks
+from .collected import Collected, MeanStdScaling
 from .curves import Curves
 from .episodes import Episodes
 from .sinusoid import Sinusoid
-from .tasks import Tasks
 
-__all__ = ["Collected", "Curves", "Episodes", "Scale", "Sinusoid", "Tasks"]
+__all__ = ["Collected", "Curves", "Episodes", "MeanStdScaling", "Sinusoid", "Tasks"]

@@ -10,9 +10,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..data import Table
 from ..errors import InvalidData
-from ..task import Points, Task
+from ..model.task import Points, Task
+from .base import Tasks
 from .rows import Rows, choose, of_splits
-from .tasks import Tasks
 
 
 class Collected(Tasks):
@@ -31,7 +31,7 @@ class Collected(Tasks):
 
     @classmethod
     def over(
-        cls, table: Table, split: str, *, outputs: int, context: tuple[int, int], targets: int, scale: "Scale"
+        cls, table: Table, split: str, *, outputs: int, context: tuple[int, int], targets: int, scale: "MeanStdScaling"
     ) -> "Collected":
         """Tasks of a split, every column scaled."""
         check(table, split, outputs)
@@ -63,14 +63,14 @@ class Collected(Tasks):
         return None
 
 
-class Scale(eqx.Module):
+class MeanStdScaling(eqx.Module):
     """(columns − mean) / deviation: what a model is given has mean 0 and deviation 1 over all tasks."""
 
     mean: tuple[float, ...] = eqx.field(static=True)
     deviation: tuple[float, ...] = eqx.field(static=True)
 
     @classmethod
-    def of(cls, rows: np.ndarray) -> "Scale":
+    def of(cls, rows: np.ndarray) -> "MeanStdScaling":
         rows = np.asarray(rows, np.float64)
         deviation = rows.std(0)
         # A column that never changes is left where it is.
@@ -80,8 +80,8 @@ class Scale(eqx.Module):
     def __call__(self, rows: Rows) -> Rows:
         return (rows - np.array(self.mean)) / np.array(self.deviation)
 
-    def __getitem__(self, columns: slice) -> "Scale":
-        return Scale(self.mean[columns], self.deviation[columns])
+    def __getitem__(self, columns: slice) -> "MeanStdScaling":
+        return MeanStdScaling(self.mean[columns], self.deviation[columns])
 
     def back(self, rows: Rows) -> Rows:
         return rows * np.array(self.deviation) + np.array(self.mean)

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..gp import KERNELS, GaussianProcess
-from ..likelihoods import Normal
-from ..task import Points, Task, join
-from .tasks import Oracle, Tasks
+from ..model.likelihoods import Normal
+from ..model.task import Points, Task, join
+from .base import Oracle, Tasks
+from .gp import KERNELS, GaussianProcess
 
 Range = tuple[float, float]
 

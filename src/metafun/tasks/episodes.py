@@ -9,10 +9,10 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from ..data import Table
 from ..errors import InvalidData
-from ..task import Points, Task
-from .inputs import Inputs, Unit
+from ..model.task import Points, Task
+from .base import Tasks
+from .row_transforms import RowTransform, UnitLength
 from .rows import choose, of_splits
-from .tasks import Tasks
 
 
 class Episodes(Tasks):
@@ -28,7 +28,7 @@ class Episodes(Tasks):
     ways: int = eqx.field(static=True)
     shots: int = eqx.field(static=True)
     queries: int = eqx.field(static=True)
-    inputs: Inputs
+    inputs: RowTransform
 
     @classmethod
     def over(
@@ -39,7 +39,7 @@ class Episodes(Tasks):
         ways: int,
         shots: int,
         queries: int,
-        inputs: Inputs | None = None,
+        inputs: RowTransform | None = None,
     ) -> "Episodes":
         """Tasks over the classes of the given splits; InvalidData if they are too few or too small."""
         check(table, splits, ways=ways, shots=shots, queries=queries)
@@ -52,7 +52,7 @@ class Episodes(Tasks):
             ways=ways,
             shots=shots,
             queries=queries,
-            inputs=inputs or Unit(),
+            inputs=inputs or UnitLength(),
         )
 
     def sample(self, key: PRNGKeyArray) -> Task:

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 from ..data import Table
-from ..frames import Rows
+from .scaling import Rows
 
 __all__ = ["Rows", "choose", "of_splits"]
 

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ..task import Points, Task
-from .tasks import Tasks
+from ..model.task import Points, Task
+from .base import Tasks
 
 
 class Wave(eqx.Module):

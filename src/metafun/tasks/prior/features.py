@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from ...frames import LEAST_VARIANCE
-from ...likelihoods import masked_mean
+from ...model.likelihoods import masked_mean
+from ..scaling import MIN_VARIANCE_RATIO
 from .draws import categories, integers, normals
 
 # The most classes a column of integers has.
@@ -47,7 +47,7 @@ def principal(x: Float[Array, "n d"], own: Bool[Array, " n"], count: int) -> Flo
     centred = jnp.where(own[:, None], x - masked_mean(x, own), 0)
     variances, directions = _leading(centred.T @ centred / jnp.maximum(own.sum(), 1), count)
     found = x @ directions.T / jnp.sqrt(jnp.maximum(variances[0], 1e-12))
-    return jnp.where((variances > LEAST_VARIANCE * variances[0]) & (variances[0] > 0), found, jnp.nan)
+    return jnp.where((variances > MIN_VARIANCE_RATIO * variances[0]) & (variances[0] > 0), found, jnp.nan)
 
 
 def _leading(spread: Float[Array, "d d"], count: int) -> tuple[Float[Array, " c"], Float[Array, "c d"]]:

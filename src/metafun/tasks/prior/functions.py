@@ -16,12 +16,12 @@ TREES, SPLITS = 4, 4
 def draw(key: PRNGKeyArray, x: Float[Array, "n d"], outputs: int) -> Float[Array, "n o"]:
     """Functions of one kind or a mixture of kinds, at x, with mean 0 and deviation 1. Columns that are 0 are unused."""
     key_shares, key_alone, *keys = jax.random.split(key, 2 + len(KINDS))
-    each = jnp.stack([_even(kind(k, x, outputs)) for kind, k in zip(KINDS, keys, strict=True)])
+    each = jnp.stack([_standardise(kind(k, x, outputs)) for kind, k in zip(KINDS, keys, strict=True)])
     (shares,) = normals(key_shares, (len(KINDS),))
     shares = jax.nn.softmax(2 * shares)
     alone = jax.nn.one_hot(shares.argmax(), len(KINDS))
     shares = jnp.where(jax.random.bernoulli(key_alone, 0.7), alone, shares)
-    return _even(jnp.tensordot(shares, each, 1))
+    return _standardise(jnp.tensordot(shares, each, 1))
 
 
 def fourier(key: PRNGKeyArray, x: Float[Array, "n d"], outputs: int) -> Float[Array, "n o"]:
@@ -82,5 +82,5 @@ KINDS: tuple[Callable[[PRNGKeyArray, Float[Array, "n d"], int], Float[Array, "n 
 )
 
 
-def _even(values: Float[Array, "n o"]) -> Float[Array, "n o"]:
+def _standardise(values: Float[Array, "n o"]) -> Float[Array, "n o"]:
     return (values - values.mean(0)) / (values.std(0) + 1e-6)

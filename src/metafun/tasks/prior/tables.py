@@ -5,9 +5,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from ...frames import FAR, Limited, Standard, bent
-from ...task import Points, Task
-from ..tasks import Tasks
+from ...model.task import Points, Task
+from ..base import Tasks
+from ..scaling import OUTPUT_CLIP, ClippedScaling, RobustScaling, compress_tails
 from . import features, functions
 from .draws import categories, integers, log_uniform, normals
 
@@ -57,8 +57,8 @@ class Tables(Tasks):
         most = self.context[1]
         own = jnp.arange(most) < n
         is_wide = ~jnp.isnan(x[:, self.columns]).all()
-        standard = Standard.of(jnp.where(own[:, None], x[:most], jnp.nan))
-        x = bent(standard(x))
+        standard = RobustScaling.of(jnp.where(own[:, None], x[:most], jnp.nan))
+        x = compress_tails(standard(x))
         components = features.principal(jnp.nan_to_num(x), jnp.arange(len(x)) < n, self.columns)
         x = jnp.where(is_wide, components, x[:, : self.columns])
         return Task(Points(x[:most], y[:most], own), Points(x[most:], y[most:], judged[most:]))
@@ -83,10 +83,10 @@ class NumberTables(Tables):
         x = features.with_gaps(keys[10], features.warped(keys[11], z))
         n = self.context_size(jax.random.fold_in(key, 0))
         task = self.split(n, jnp.where(there, x, jnp.nan), y, jnp.ones(self.rows, bool))
-        scale = Limited.of(jnp.where(task.context.mask[:, None], task.context.y, jnp.nan))
+        scale = ClippedScaling.of(jnp.where(task.context.mask[:, None], task.context.y, jnp.nan))
         context, target = scale(task.context.y), scale(task.target.y)
         # Of a target that lies far beyond all that the context shows, nothing can be learned.
-        judged = abs(target[:, 0]) < FAR
+        judged = abs(target[:, 0]) < OUTPUT_CLIP
         return Task(
             Points(task.context.x, context, task.context.mask),
             Points(task.target.x, target, task.target.mask & judged),

@@ -21,13 +21,13 @@ from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from .config import Space, load_config
-from .config.space import Range
+from ..config import Space, load_config
+from ..config.space import Range
+from ..errors import Diverged, InvalidConfig, InvalidSearch
+from ..files import locked
+from ..schema import flatten, merge, nested, to_table
 from .devices import forget_programs
-from .errors import Diverged, InvalidConfig, InvalidSearch
-from .files import locked
-from .runs import Report, Run
-from .schema import flatten, merge, nested, to_table
+from .run_folder import ChunkMetrics, Run
 
 __all__ = ["StorageInternalError", "best", "error", "finished", "forget", "open_study", "running", "winner", "work"]
 
@@ -43,12 +43,12 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
 @dataclass(frozen=True)
-class Progress:
+class TrialProgress:
     """A moment of a search."""
 
     trials: tuple[int, ...]
     run: Run
-    report: Report | None
+    report: ChunkMetrics | None
 
 
 def open_study(name: str, storage: str, space: Space, *, pruner: str = "median") -> optuna.Study:
@@ -103,7 +103,7 @@ def work(
     batch: int,
     sampler: str = "random",
     seed: int = 0,
-) -> Iterator[Progress]:
+) -> Iterator[TrialProgress]:
     """Goes on with what `worker` began in `folder`, then takes new trials until the study has `trials` of them.
 
     No two workers of a study may have the same name, nor the same folder.
@@ -201,7 +201,7 @@ def _begun(study: optuna.Study, space: Space, worker: str) -> Iterator[list[Tria
             yield [Trial(study, trial._trial_id) for trial in trials]
 
 
-def _train(study: optuna.Study, space: Space, folder: Path, trials: Sequence[Trial]) -> Iterator[Progress]:
+def _train(study: optuna.Study, space: Space, folder: Path, trials: Sequence[Trial]) -> Iterator[TrialProgress]:
     """Trains the trials as variants of one run, and tells the study how they did.
 
     While one of them is promising, all go on: they are one program. What was trained to the end is judged by its end.
@@ -212,12 +212,12 @@ def _train(study: optuna.Study, space: Space, folder: Path, trials: Sequence[Tri
     numbers = tuple(trial.number for trial in trials)
     open_ones = {trial.number for trial in running(study)}
     hopeless = np.array([trial.number not in open_ones for trial in trials])
-    yield Progress(numbers, run, None)
+    yield TrialProgress(numbers, run, None)
     try:
         for report in run.train():
             if report.validation is not None:
                 hopeless |= _hopeless(trials, hopeless, report)
-            yield Progress(numbers, run, report)
+            yield TrialProgress(numbers, run, report)
             if hopeless.all():
                 break
         errors = _by_variant(run.record.best_error, len(trials))
@@ -231,7 +231,7 @@ def _train(study: optuna.Study, space: Space, folder: Path, trials: Sequence[Tri
         study.tell(trial.number, value, state=state, skip_if_finished=True)
 
 
-def _hopeless(trials: Sequence[Trial], known: np.ndarray, report: Report) -> np.ndarray:
+def _hopeless(trials: Sequence[Trial], known: np.ndarray, report: ChunkMetrics) -> np.ndarray:
     """The trials that do worse than the pruner bears with, or have diverged."""
     assert report.validation is not None
     errors = _by_variant(report.validation, len(trials))

@@ -25,11 +25,11 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from .errors import InvalidResults
-from .estimators import MetaFunClassifier, MetaFunRegressor
-from .files import write_atomically
-from .likelihoods import BINS, calibration_error
-from .trained import locate
+from ..errors import InvalidResults
+from ..estimators.base import MetaFunClassifier, MetaFunRegressor
+from ..estimators.trained import locate
+from ..files import write_atomically
+from ..model.likelihoods import BINS, calibration_error
 
 OURS = "MetaFun"
 # Rows that a model is judged on in each split.

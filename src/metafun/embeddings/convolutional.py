@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .embedding import Embedding
+from .base import Embedding
 
 _he = jax.nn.initializers.he_normal()
 
@@ -80,7 +80,7 @@ class ConvNet(Embedding):
             h = block(h)
         return h.reshape(x.shape[0], self.size)
 
-    def numbers_per_row(self) -> int:
+    def peak_floats_per_row(self) -> int:
         """Of the first block its output and, at a quarter of the places, all that the second sees from there."""
         kernel = self.blocks[0].kernel
         models = math.prod(kernel.shape[:-2])

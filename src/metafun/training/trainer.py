@@ -12,11 +12,11 @@ import optax
 from jax.sharding import PartitionSpec
 from jaxtyping import Array, Float, Int, PyTree
 
-from .config import Config, TrainingConfig
-from .devices import AXIS, jit, my_share, replicate, spread, task_mesh
-from .learner import Learner
-from .nn import Number, is_array
-from .tasks import Tasks
+from ..config import Config, TrainingConfig
+from ..model.learner import Learner
+from ..model.nn import Number, is_array
+from ..tasks import Tasks
+from .devices import AXIS, jit, local_keys, replicate, run_on_mesh, task_mesh
 
 # Sets the key of a task's noise (dropout, sampled weights) apart from all keys that drawing the task splits off.
 NOISE = 2**31
@@ -98,7 +98,7 @@ class Trainer:
         def step(
             tasks: Tasks, parameters: Array, optimiser: PyTree, key: Array, variation: Variation
         ) -> tuple[Array, PyTree, Array]:
-            keys = my_share(jax.random.split(key, batch), mesh)
+            keys = local_keys(jax.random.split(key, batch), mesh)
 
             def loss(arrays: PyTree) -> Array:
                 model = eqx.combine(arrays, variation.numbers)
@@ -120,7 +120,7 @@ class Trainer:
             (parameters, optimiser), values = jax.lax.scan(body, (parameters, optimiser), steps)
             return parameters, optimiser, values
 
-        return spread(scan, mesh, PartitionSpec())(parameters, optimiser, tasks, steps)
+        return run_on_mesh(scan, mesh, PartitionSpec())(parameters, optimiser, tasks, steps)
 
 
 def variation(config: Config) -> Variation:

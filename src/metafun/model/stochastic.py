@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from .learner import Learner
 from .likelihoods import Likelihood, Mixture, Normal, masked_mean
-from .model import FunctionalRepresentation, MetaFun
+from .metafun import FunctionalRepresentation, MetaFun
 from .nn import MLP
 from .task import Points, Task, join
 

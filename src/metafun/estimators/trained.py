@@ -11,15 +11,15 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from . import checkpoint
-from .config import Config
-from .config.experiment import parse_config
-from .config.load import parse_toml
-from .errors import InvalidCheckpoint, suggest
-from .learner import Learner
-from .nn import count_parameters
-from .runs import Run
-from .task import Points
+from ..config import Config
+from ..config.experiment import parse_config
+from ..config.load import parse_toml
+from ..errors import InvalidCheckpoint, suggest
+from ..model.learner import Learner
+from ..model.nn import count_parameters
+from ..model.task import Points
+from ..training import checkpoint
+from ..training.run_folder import Run
 
 SHIPPED = ("sinusoid", "gp-rbf", "glyphs", "tables-regression", "tables-classification")
 

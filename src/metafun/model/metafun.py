@@ -130,7 +130,7 @@ class MetaFun(Learner):
         each = [weights.reshape(-1, *weights.shape[-2:]) for weights in representation.weights(x)]
         return jnp.concatenate(each).mean(0) if each else None
 
-    def numbers_per_task(self, task: Task) -> int:
+    def peak_floats_per_task(self, task: Task) -> int:
         """Three times what is kept of the updates: that much was in use at the worst moment of large tasks."""
 
         def updates(model: MetaFun, context: Points) -> Float[Array, "t n *k dr"]:

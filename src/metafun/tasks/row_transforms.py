@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from .rows import Rows
 
 
-class Inputs(eqx.Module):
+class RowTransform(eqx.Module):
     """What is done to the rows of a task as it is drawn. A class can be there in several `copies`, each a class."""
 
     @property
@@ -25,7 +25,7 @@ class Inputs(eqx.Module):
     ) -> Float[Array, "ways each dx"]: ...
 
 
-class Unit(Inputs):
+class UnitLength(RowTransform):
     """Features scaled to length one, with normal `noise` of that length (in the root mean square), scaled again."""
 
     noise: float = eqx.field(static=True, default=0.0)
@@ -39,7 +39,7 @@ class Unit(Inputs):
         return x
 
 
-class Pixels(Inputs):
+class Pixels(RowTransform):
     """Pixels from 0 to 1. With `rotations`, a class is there four times, turned by multiples of 90°.
 
     With `jitter`, every image is turned, stretched, slanted and moved a little, each by itself.

@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_X_y
 from sklearn.utils.multiclass import check_classification_targets
 
-from .config import Config, load_config, with_changes
-from .data import Table
-from .data.stored import open_stored, save
-from .errors import InvalidData, InvalidTask
-from .runs import Run
+from ..config import Config, load_config, with_changes
+from ..data import Table
+from ..data.table_folder import open_stored, save
+from ..errors import InvalidData, InvalidTask
+from ..training.run_folder import Run
 
 # Of the tasks or classes; they tell when to stop.
 HELD_OUT = 0.2

@@ -18,24 +18,24 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_random_state, column_or_1d, validate_data
 
-from . import own
-from .checkpoint import read_arrays, read_header
-from .config import Config
-from .data import Table
-from .embedding import Embedded
-from .errors import InvalidCheckpoint, MetaFunError
-from .evaluation import NUMBERS_AT_A_TIME
-from .files import write_atomically
-from .frames import FAR, Frame
-from .learner import Learner
-from .likelihoods import Gaussian
-from .padding import padded, room, single
-from .progress import watched
-from .stochastic import StochasticMetaFun
+from ..config import Config
+from ..data import Table
+from ..embeddings.base import Embedded
+from ..errors import InvalidCheckpoint, MetaFunError
+from ..files import write_atomically
+from ..model.learner import Learner
+from ..model.likelihoods import Gaussian
+from ..model.stochastic import StochasticMetaFun
+from ..tasks.scaling import OUTPUT_CLIP, TaskScaling
+from ..training.checkpoint import read_arrays, read_header
+from ..training.evaluation import MAX_FLOATS
+from ..training.progress import watched
+from . import meta_fit as own
+from .padding import pad_rows, padded_size, to_float32
 from .trained import Trained, locate, open_trained
 
 # Bounds the memory of a prediction: so many rows are predicted at a time, or fewer if they need many numbers.
-ROWS_AT_A_TIME = 4096
+MAX_ROWS_AT_ONCE = 4096
 
 _functions = eqx.filter_jit(lambda model, representation, x, key, n: model.functions(representation, x, key, n))
 
@@ -51,7 +51,7 @@ class FewShot(BaseEstimator):
     n_features_in_: int
     feature_names_in_: NDArray
     trained_: Trained
-    frame_: Frame
+    scaling_: TaskScaling
 
     def __init__(self, checkpoint: str | Path | Trained | None = None):
         """`checkpoint`: the name of a shipped one, a run folder, a file, or what `meta_fit` trained.
@@ -64,7 +64,7 @@ class FewShot(BaseEstimator):
         """The context: a few rows and what is known of them."""
         trained = self._load()
         # One row tells nothing of how far numbers lie apart.
-        least = 2 if trained.config.tasks.takes_any_table else 1
+        least = 2 if trained.config.tasks.accepts_any_table else 1
         return self._take(trained, *self._validated(trained, X, y, reset=True, ensure_min_samples=least, **self.checks))
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -114,7 +114,7 @@ class FewShot(BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         """The context is kept, and what is made of it is made again: a pickle needs the checkpoint where it was."""
         state = super().__getstate__()
-        return {name: value for name, value in state.items() if name not in ("trained_", "frame_", "representation_")}
+        return {name: value for name, value in state.items() if name not in ("trained_", "scaling_", "representation_")}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -123,7 +123,7 @@ class FewShot(BaseEstimator):
 
     def _takes_any_table(self) -> bool:
         try:
-            return open_trained(self._checkpoint()).config.tasks.takes_any_table
+            return open_trained(self._checkpoint()).config.tasks.accepts_any_table
         except MetaFunError:
             return False  # what is wrong with the checkpoint is said when it is used
 
@@ -145,9 +145,9 @@ class FewShot(BaseEstimator):
     def _validated(self, trained: Trained, *arrays: ArrayLike, reset: bool, **options: Any) -> Any:
         """scikit-learn's checks, and whether the model takes rows of that width."""
         tasks = trained.config.tasks
-        finite = "allow-nan" if tasks.takes_any_table else True
+        finite = "allow-nan" if tasks.accepts_any_table else True
         checked = validate_data(self, *arrays, reset=reset, dtype=float, ensure_all_finite=finite, **options)
-        if not tasks.takes_any_table and self.n_features_in_ != tasks.sizes[0]:
+        if not tasks.accepts_any_table and self.n_features_in_ != tasks.sizes[0]:
             raise ValueError(
                 f"X has {self.n_features_in_} features, but the model takes {tasks.sizes[0]}; use one that was trained "
                 "on such inputs."
@@ -158,10 +158,10 @@ class FewShot(BaseEstimator):
     def _take(self, trained: Trained, rows: NDArray, y: NDArray) -> Self:
         """Encodes a context that has been checked."""
 
-    def _encode(self, trained: Trained, frame: Frame, X: NDArray, Y: NDArray) -> Any:
+    def _encode(self, trained: Trained, frame: TaskScaling, X: NDArray, Y: NDArray) -> Any:
         _check_range("X", X, trained.config.tasks.inputs, "MinMaxScaler({}) does")
-        x, y, size = single(frame.inputs(X), "X"), single(Y, "y"), room(len(X))
-        return trained.encode(padded(x, size), padded(y, size), np.arange(size) < len(X))
+        x, y, size = to_float32(frame.inputs(X), "X"), to_float32(Y, "y"), padded_size(len(X))
+        return trained.encode(pad_rows(x, size), pad_rows(y, size), np.arange(size) < len(X))
 
     def _ready(self) -> None:
         check_is_fitted(self, "X_")
@@ -173,10 +173,10 @@ class FewShot(BaseEstimator):
         self._ready()
         rows = self._validated(self.trained_, X, reset=False)
         _check_range("X", rows, self.trained_.config.tasks.inputs, "MinMaxScaler({}) does")
-        most = _rows_at_a_time(self.trained_.model)
+        most = rows_at_once(self.trained_.model)
         for start in range(0, len(rows), most):
-            chunk = single(self.frame_.inputs(rows[start : start + most]), "X")
-            yield padded(chunk, min(room(len(chunk)), most)), len(chunk)
+            chunk = to_float32(self.scaling_.inputs(rows[start : start + most]), "X")
+            yield pad_rows(chunk, min(padded_size(len(chunk)), most)), len(chunk)
 
     def _train(self, table: Table, config: Config, folder: str | Path | None, progress: bool) -> Self:
         """Trains in `folder`, where it can be stopped and goes on, or in a place that is gone afterwards."""
@@ -226,7 +226,7 @@ class MetaFunRegressor(RegressorMixin, FewShot):
         if values.dtype.kind not in "biuf":
             raise ValueError(f"y must be numbers, not {values.dtype}.")
         outputs, tasks = np.reshape(values, (len(values), -1)).astype(float), trained.config.tasks
-        if tasks.takes_any_table and outputs.shape[1] == 1:
+        if tasks.accepts_any_table and outputs.shape[1] == 1:
             values = column_or_1d(values, warn=True)
         if outputs.shape[1] != tasks.sizes[1]:
             raise ValueError(
@@ -236,9 +236,9 @@ class MetaFunRegressor(RegressorMixin, FewShot):
         _check_range("y", outputs, tasks.output_bounds, "TransformedTargetRegressor with a StandardScaler does")
         frame = tasks.frame(rows, outputs)
         scaled = frame.outputs(outputs)
-        if tasks.takes_any_table and (far := int((abs(scaled) >= FAR).sum())):
+        if tasks.accepts_any_table and (far := int((abs(scaled) >= OUTPUT_CLIP).sum())):
             warnings.warn(
-                f"{far} of {len(scaled)} y lie more than {FAR:g} widths of the others away, and count as if they lay "
+                f"{far} of {len(scaled)} y lie more than {OUTPUT_CLIP:g} widths of the others away, and count as if they lay "
                 "there; if they are no mistakes, predict log y or the like, as TransformedTargetRegressor does.",
                 stacklevel=3,
             )
@@ -246,13 +246,13 @@ class MetaFunRegressor(RegressorMixin, FewShot):
         representation = self._encode(trained, frame, rows, scaled)
         # Copies: what the caller does to the arrays must not change what is saved.
         self.X_, self.y_, self.trained_ = np.array(rows), np.array(values), trained
-        self.frame_, self.representation_ = frame, representation
+        self.scaling_, self.representation_ = frame, representation
         return self
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> NDArray | tuple[NDArray, NDArray]:
         """The mean, and with `return_std` the standard deviation beside it."""
         predictions = [(self.trained_.predict(self.representation_, x), n) for x, n in self._chunks(X)]
-        scale = self.frame_.outputs
+        scale = self.scaling_.outputs
         mean = self._shaped([scale.back(np.asarray(p.mean, float)[:n]) for p, n in predictions])
         if not return_std:
             return mean
@@ -274,25 +274,25 @@ class MetaFunRegressor(RegressorMixin, FewShot):
             else:
                 key, now = jax.random.split(key)
                 values = self.trained_.predict(self.representation_, x).sample(now, n_samples)
-            values = self.frame_.outputs.back(np.asarray(values, float)[:, :n])
+            values = self.scaling_.outputs.back(np.asarray(values, float)[:, :n])
             drawn.append(np.moveaxis(values, 0, -1))
         return np.concatenate(drawn)[:, 0] if self.y_.ndim == 1 else np.concatenate(drawn)
 
     def _answer(self, x: jax.Array) -> Any:
         """Mean and deviation, or the mean alone where the model knows no other."""
-        prediction, scale = self.trained_.predict(self.representation_, self.frame_.inputs(x)), self.frame_.outputs
+        prediction, scale = self.trained_.predict(self.representation_, self.scaling_.inputs(x)), self.scaling_.outputs
         mean, std = scale.back(prediction.mean), prediction.std * np.array(scale.deviation)
-        return (mean, std) if self.is_sure else mean
+        return (mean, std) if self.predicts_std else mean
 
     def _expect_spread(self) -> None:
-        if not self.is_sure:
+        if not self.predicts_std:
             raise ValueError(
                 "the model was trained on the squared error and knows no standard deviation; use one that was trained "
                 "with model.loss.kind=gaussian."
             )
 
     @property
-    def is_sure(self) -> bool:
+    def predicts_std(self) -> bool:
         """Whether the model knows how sure it is."""
         self._ready()
         return isinstance(self.trained_.model.likelihood, Gaussian)
@@ -344,7 +344,7 @@ class MetaFunClassifier(ClassifierMixin, FewShot):
         representation = self._encode(trained, frame, rows, np.eye(len(classes))[codes])
         # Copies: what the caller does to the arrays must not change what is saved.
         self.X_, self.y_, self.classes_ = np.array(rows), np.array(labels), classes
-        self.trained_, self.frame_, self.representation_ = trained, frame, representation
+        self.trained_, self.scaling_, self.representation_ = trained, frame, representation
         return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
@@ -365,7 +365,7 @@ class MetaFunClassifier(ClassifierMixin, FewShot):
 
     def _answer(self, x: jax.Array) -> jax.Array:
         """The probabilities of the classes."""
-        return self.trained_.probabilities(self.representation_, self.frame_.inputs(x))[:, : len(self.classes_)]
+        return self.trained_.probabilities(self.representation_, self.scaling_.inputs(x))[:, : len(self.classes_)]
 
     def _context(self) -> tuple[dict[str, NDArray], list[Any]]:
         return {"X": self.X_, "y": np.searchsorted(self.classes_, self.y_)}, self.classes_.tolist()
@@ -385,6 +385,6 @@ def _check_range(name: str, values: NDArray, bounds: tuple[float, float] | None,
     )
 
 
-def _rows_at_a_time(model: Learner) -> int:
-    each = model.embedding.numbers_per_row() if isinstance(model, Embedded) else 0
-    return max(1, min(ROWS_AT_A_TIME, NUMBERS_AT_A_TIME // max(each, 1)))
+def rows_at_once(model: Learner) -> int:
+    each = model.embedding.peak_floats_per_row() if isinstance(model, Embedded) else 0
+    return max(1, min(MAX_ROWS_AT_ONCE, MAX_FLOATS // max(each, 1)))

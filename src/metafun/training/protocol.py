@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from .config import Config, EpisodesConfig
-from .errors import InvalidConfig, InvalidRun
-from .runs import Run
+from ..config import Config, EpisodesConfig
+from ..errors import InvalidConfig, InvalidRun
+from .run_folder import Run
 
 
 def paths(folder: Path) -> tuple[Path, Path]:

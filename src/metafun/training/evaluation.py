@@ -12,16 +12,16 @@ import numpy as np
 from jax.sharding import PartitionSpec
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .config import Config
-from .devices import AXIS, gathered, jit, my_share, replicate, spread, task_mesh
-from .learner import Learner
-from .likelihoods import Likelihood, Prediction, calibration_error, coverage, masked_mean
-from .task import Points, Task
-from .tasks import Tasks
+from ..config import Config
+from ..model.learner import Learner
+from ..model.likelihoods import Likelihood, Prediction, calibration_error, coverage, masked_mean
+from ..model.task import Points, Task
+from ..tasks import Tasks
+from .devices import AXIS, gathered, jit, local_keys, replicate, run_on_mesh, task_mesh
 
 # These bound the memory of an evaluation: tasks that are predicted at a time, and numbers that they need for it.
-TASKS_AT_A_TIME = 250
-NUMBERS_AT_A_TIME = 2**28
+MAX_TASKS_AT_ONCE = 250
+MAX_FLOATS = 2**28
 
 
 class Validation:
@@ -100,18 +100,18 @@ def task_metrics(
                 found |= {f"oracle_{name}": jnp.broadcast_to(a, (seeds, *a.shape)) for name, a in best.items()}
             return found
 
-        return jax.lax.map(metrics, my_share(keys, mesh), batch_size=_at_a_time(models, tasks))
+        return jax.lax.map(metrics, local_keys(keys, mesh), batch_size=tasks_at_once(models, tasks))
 
     with jax.default_matmul_precision(precision):
-        by_task = spread(share, mesh, PartitionSpec(AXIS))(models, tasks, jax.random.split(key, count))
+        by_task = run_on_mesh(share, mesh, PartitionSpec(AXIS))(models, tasks, jax.random.split(key, count))
     return jax.tree.map(lambda values: jnp.moveaxis(values, 1, 0), by_task)
 
 
-def _at_a_time(models: Learner, tasks: Tasks) -> int:
+def tasks_at_once(models: Learner, tasks: Tasks) -> int:
     """How many tasks fit."""
     task = eqx.filter_eval_shape(tasks.sample, jax.random.key(0))
-    each = models.numbers_per_task(task)
-    return max(1, min(TASKS_AT_A_TIME, NUMBERS_AT_A_TIME // max(each, 1)))
+    each = models.peak_floats_per_task(task)
+    return max(1, min(MAX_TASKS_AT_ONCE, MAX_FLOATS // max(each, 1)))
 
 
 def target_metrics(model: Learner, task: Task) -> dict[str, Array]:

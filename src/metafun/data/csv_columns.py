@@ -17,7 +17,7 @@ LONGEST_FIELD = 2**16
 
 
 @dataclass(frozen=True)
-class Columns:
+class CsvColumns:
     """The entries of a CSV file as text, column by column."""
 
     path: Path
@@ -61,7 +61,7 @@ class Columns:
         return self.entries[name]
 
 
-def read_csv(path: Path) -> Columns:
+def read_csv(path: Path) -> CsvColumns:
     """A CSV file whose first line names the columns."""
     if not path.is_file():
         raise InvalidData(f"{path} is not there or not a file.")
@@ -83,7 +83,7 @@ def read_csv(path: Path) -> Columns:
         for number, line in enumerate(lines[1:], 1):
             if len(line) != len(names):
                 raise InvalidData(f"row {number} has {len(line)} entries for {len(names)} columns")
-    return Columns(path, {name: [line[i].strip() for line in lines[1:]] for i, name in enumerate(names)})
+    return CsvColumns(path, {name: [line[i].strip() for line in lines[1:]] for i, name in enumerate(names)})
 
 
 def write_csv(path: Path, columns: dict[str, Sequence[object]]) -> None:

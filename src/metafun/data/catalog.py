@@ -10,8 +10,8 @@ import numpy as np
 from ..errors import InvalidData, suggest
 from .arrays import npz_headers, read_npz
 from .readers import FEATURES, LEO_TABLES, Division, existing, read
-from .stored import check_name, is_name, open_stored, recover, save
 from .table import SPLITS, Table, fingerprint
+from .table_folder import check_name, is_name, open_stored, recover, save
 
 BUILT_IN = "glyphs"
 

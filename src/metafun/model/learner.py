@@ -44,7 +44,7 @@ class Learner(eqx.Module):
         prediction = self.predict(representation, target.x, key)
         return masked_mean(self.likelihood.loss(prediction, target.y), target.mask)
 
-    def numbers_per_task(self, task: Task) -> int:
+    def peak_floats_per_task(self, task: Task) -> int:
         """How many numbers a task of such shapes needs by itself, where that is worth watching; else 0."""
         return 0
 

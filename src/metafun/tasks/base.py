@@ -5,8 +5,8 @@ from abc import abstractmethod
 import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..likelihoods import Normal
-from ..task import Task
+from ..model.likelihoods import Normal
+from ..model.task import Task
 
 
 class Oracle(eqx.Module):

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from .likelihoods import Normal
-from .task import Points
+from ..model.likelihoods import Normal
+from ..model.task import Points
 
 # The least noise variance, relative to that of the process: below it float32 cannot factorise K at repeated inputs.
 LEAST_NOISE = 1e-5

@@ -1,4 +1,4 @@
-"""Tasks are spread over the devices, of this process or of several; everything else is the same on each of them."""
+"""Tasks are divided among the devices of one or several processes; everything else is replicated."""
 
 import os
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, PyTree
 
-from .errors import InvalidConfig
+from ..errors import InvalidConfig
 
 AXIS = "tasks"
 # Other processes may have to wait for a machine.
@@ -98,13 +98,13 @@ def replicate(tree: PyTree, mesh: Mesh) -> PyTree:
     return jax.tree.map(put, tree)
 
 
-def my_share(keys: Array, mesh: Mesh) -> Array:
-    """Inside `spread`: the part of the keys, one for each task, that falls to this device."""
+def local_keys(keys: Array, mesh: Mesh) -> Array:
+    """Inside `run_on_mesh`: the part of the keys, one for each task, that falls to this device."""
     share = len(keys) // mesh.size
     return jax.lax.dynamic_slice_in_dim(keys, jax.lax.axis_index(AXIS) * share, share)
 
 
-def spread(function: Callable, mesh: Mesh, out_specs: PartitionSpec) -> Callable:
+def run_on_mesh(function: Callable, mesh: Mesh, out_specs: PartitionSpec) -> Callable:
     """`function` run on every device of the mesh with the same arguments."""
 
     def call(*arguments: PyTree) -> PyTree:

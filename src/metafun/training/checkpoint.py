@@ -14,11 +14,11 @@ import safetensors
 import safetensors.numpy
 from jaxtyping import PyTree
 
-from .config import Config, parse_config, parse_toml
-from .errors import InvalidCheckpoint, InvalidConfig
-from .files import write_atomically
-from .learner import Learner
-from .nn import is_array
+from ..config import Config, parse_config, parse_toml
+from ..errors import InvalidCheckpoint, InvalidConfig
+from ..files import write_atomically
+from ..model.learner import Learner
+from ..model.nn import is_array
 
 FORMAT = "metafun-1"
 

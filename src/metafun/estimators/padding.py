@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def room(n: int) -> int:
+def padded_size(n: int) -> int:
     """A multiple of 8, of which there are four at most for each doubling: little is compiled or computed in vain.
 
     Processors take rows in blocks; in what is left over the last digit may differ, and would tell where a row stood.
@@ -13,7 +13,7 @@ def room(n: int) -> int:
     return max(step, -(-n // step) * step)
 
 
-def single(values: NDArray, name: str) -> NDArray:
+def to_float32(values: NDArray, name: str) -> NDArray:
     """In the precision of the model."""
     with np.errstate(over="ignore"):
         rounded = np.asarray(values, np.float32)
@@ -22,7 +22,7 @@ def single(values: NDArray, name: str) -> NDArray:
     return rounded
 
 
-def padded(rows: NDArray, size: int) -> NDArray:
+def pad_rows(rows: NDArray, size: int) -> NDArray:
     """With rows of zeros behind them."""
     found = np.zeros((size, rows.shape[1]), np.float32)
     found[: len(rows)] = rows

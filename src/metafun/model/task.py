@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 from numpy.typing import ArrayLike
 
-from .errors import InvalidTask
+from ..errors import InvalidTask
 
 
 class Points(eqx.Module):

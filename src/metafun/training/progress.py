@@ -7,11 +7,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from .data.table import counted
-from .runs import Report, Run
+from ..data.table import counted
+from .run_folder import ChunkMetrics, Run
 
 
-def watched(run: Run, console: Console, title: str = "training") -> Iterator[Report]:
+def watched(run: Run, console: Console, title: str = "training") -> Iterator[ChunkMetrics]:
     """Trains the run, and shows how far it is."""
     columns = (
         TextColumn(title),

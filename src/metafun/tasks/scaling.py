@@ -15,14 +15,14 @@ Rows = TypeVar("Rows", np.ndarray, Array)
 # The distance of the quartiles of a normal distribution, in standard deviations.
 QUARTILES = 1.349
 # In units of the scale: up to here numbers stay what they are, more or less; beyond, only their logarithm counts.
-BEND = 3.0
+LINEAR_RANGE = 3.0
 # Outputs stop to count here.
-FAR = 15.0
+OUTPUT_CLIP = 15.0
 # A principal component with less of the variance of the first is none.
-LEAST_VARIANCE = 1e-4
+MIN_VARIANCE_RATIO = 1e-4
 
 
-class Scale(Protocol):
+class OutputScaling(Protocol):
     """Outputs as a model has them, and back."""
 
     @property
@@ -34,15 +34,15 @@ class Scale(Protocol):
 
 
 @dataclass(frozen=True)
-class Frame:
+class TaskScaling:
     """What is done to inputs and outputs of one task."""
 
     inputs: Callable[[Any], Any]
-    outputs: Scale
+    outputs: OutputScaling
 
 
 @dataclass(frozen=True)
-class Standard:
+class RobustScaling:
     """Columns by the robust statistics of a context. NaN is missing, and stays so."""
 
     middle: Any
@@ -80,8 +80,8 @@ class Standard:
         return rows * self.deviation + self.middle
 
 
-class Limited(Standard):
-    """The same for outputs: nothing lies farther out than `FAR`, and what does not differ may be wrong by its size.
+class ClippedScaling(RobustScaling):
+    """The same for outputs: nothing lies farther out than `OUTPUT_CLIP`, and what does not differ may be wrong by its size.
 
     Nine rows of ten count in full, however far out they are; a few that are farther may be mistakes.
     """
@@ -93,27 +93,27 @@ class Limited(Standard):
         distances = xp.where(xp.isnan(rows).all(0), 0.0, abs(rows - middle))
         reach = xp.nanquantile(distances, 0.9, axis=0, method="lower")
         size = xp.where(abs(middle) > 0, abs(middle), 1.0)
-        return cls(middle, xp.where(width > 0, xp.maximum(width, 2 * reach / FAR), size))
+        return cls(middle, xp.where(width > 0, xp.maximum(width, 2 * reach / OUTPUT_CLIP), size))
 
     def __call__(self, rows: Rows) -> Rows:
-        return _library(rows).clip(super().__call__(rows), -FAR, FAR)
+        return _library(rows).clip(super().__call__(rows), -OUTPUT_CLIP, OUTPUT_CLIP)
 
 
-def bent(rows: Rows) -> Rows:
+def compress_tails(rows: Rows) -> Rows:
     """Numbers far out drawn in, so that one of them cannot drown the others: 3 arsinh(x/3)."""
-    return BEND * _library(rows).arcsinh(rows / BEND)
+    return LINEAR_RANGE * _library(rows).arcsinh(rows / LINEAR_RANGE)
 
 
-def table_frame(X: Float[np.ndarray, "n d"], Y: Float[np.ndarray, "n k"] | None, columns: int) -> Frame:
+def table_scaling(X: Float[np.ndarray, "n d"], Y: Float[np.ndarray, "n k"] | None, columns: int) -> TaskScaling:
     """A table as models of any table are given it: standardised by its context, in `columns` columns.
 
     Columns that are left over are missing. Where X has more, its principal components take their place, all of them
     scaled by the width of the first.
     """
-    standard = Standard.of(X)
+    standard = RobustScaling.of(X)
 
     def even(rows: Any) -> Any:
-        return bent(standard(rows))
+        return compress_tails(standard(rows))
 
     turn = _principal(even(X), columns) if X.shape[1] > columns else None
 
@@ -123,7 +123,7 @@ def table_frame(X: Float[np.ndarray, "n d"], Y: Float[np.ndarray, "n k"] | None,
             rows = xp.where(xp.isnan(rows), 0.0, rows) @ turn
         return xp.pad(rows, ((0, 0), (0, columns - rows.shape[1])), constant_values=np.nan)
 
-    return Frame(inputs, Limited(0.0, 1.0) if Y is None else Limited.of(Y))
+    return TaskScaling(inputs, ClippedScaling(0.0, 1.0) if Y is None else ClippedScaling.of(Y))
 
 
 def _principal(rows: Float[np.ndarray, "n d"], columns: int) -> Float[np.ndarray, "d c"]:
@@ -131,7 +131,7 @@ def _principal(rows: Float[np.ndarray, "n d"], columns: int) -> Float[np.ndarray
     rows = np.where(np.isnan(rows), 0.0, rows)
     _, sizes, directions = np.linalg.svd(rows - rows.mean(0), full_matrices=False)
     # In training it is the same: a component without variance is missing.
-    kept = min(columns, int((np.square(sizes) > LEAST_VARIANCE * np.square(sizes[0])).sum()))
+    kept = min(columns, int((np.square(sizes) > MIN_VARIANCE_RATIO * np.square(sizes[0])).sum()))
     # The sign of a direction means nothing; one is chosen by the rows, whatever order they and the columns are in.
     directions = directions[:kept]
     leaning = (((rows - rows.mean(0)) @ directions.T) ** 3).sum(0)

@@ -13,15 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..config import Config, load_config
+from ..errors import Diverged, InvalidCheckpoint, InvalidConfig, InvalidRun
+from ..files import locked, write_atomically
+from ..model.learner import Learner
+from ..schema import parse
 from . import checkpoint
-from .config import Config, load_config
 from .devices import same_everywhere
-from .errors import Diverged, InvalidCheckpoint, InvalidConfig, InvalidRun
 from .evaluation import Validation
-from .files import locked, write_atomically
-from .learner import Learner
-from .schema import parse
-from .training import State, Trainer, ravel
+from .trainer import State, Trainer, ravel
 
 # A checkpoint is written when training has gone on for this long, and whenever it ends.
 SECONDS_BETWEEN_CHECKPOINTS = 5.0
@@ -41,7 +41,7 @@ FILES = (
 
 
 @dataclass(frozen=True)
-class Record:
+class SessionRecord:
     """What a run knows of itself besides its parameters; nothing is best before the first validation."""
 
     step: int = 0
@@ -52,22 +52,22 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Report:
+class ChunkMetrics:
     """What happened in one chunk."""
 
-    record: Record
+    record: SessionRecord
     loss: tuple[float, ...]
     validation: tuple[float, ...] | None
     tasks_per_second: float
 
 
 @dataclass(frozen=True)
-class Progress:
+class SessionState:
     """A moment of training, whole: what a checkpoint holds."""
 
     state: State
     best: Float[Array, "s p"]
-    record: Record
+    record: SessionRecord
 
 
 class Run:
@@ -122,13 +122,13 @@ class Run:
         return not path.exists() or (path.is_dir() and all(file.suffix == ".tmp" for file in path.iterdir()))
 
     @property
-    def record(self) -> Record:
+    def record(self) -> SessionRecord:
         """How far the run has come."""
         config, record = checkpoint.read_header(self.checkpoint_file)
         if config != self.config:
             raise InvalidRun(f"{self.path}: config.toml is not what the checkpoint was trained with; put it back.")
         try:
-            return parse(Record, record)
+            return parse(SessionRecord, record)
         except InvalidConfig as error:
             raise InvalidCheckpoint(f"{self.checkpoint_file} has a damaged header: {error}") from None
 
@@ -164,7 +164,7 @@ class Run:
         rates = [(b["step"] - a["step"]) / (b["seconds"] - a["seconds"]) for a, b in pairs if "validation" not in b]
         return round(float(np.median(rates)), 1) if rates else None
 
-    def train(self) -> Iterator[Report]:
+    def train(self) -> Iterator[ChunkMetrics]:
         """Trains from the last checkpoint, or from the start, to the end; yields after every chunk."""
         with locked(self.path):
             trainer = Trainer(self.config)
@@ -193,7 +193,7 @@ class Run:
                 if progress.record.step > saved:
                     self._save(trainer, progress)
 
-    def _validation(self, trainer: Trainer, progress: Progress) -> Validation | None:
+    def _validation(self, trainer: Trainer, progress: SessionState) -> Validation | None:
         training, record = self.config.training, progress.record
         if not training.validate_every or record.stopped_early or record.step >= training.end:
             return None
@@ -203,11 +203,11 @@ class Run:
         self,
         trainer: Trainer,
         validation: Validation | None,
-        old: Progress,
+        old: SessionState,
         state: State,
         losses: Float[np.ndarray, "steps s"],
         began: float,
-    ) -> tuple[Progress, Report]:
+    ) -> tuple[SessionState, ChunkMetrics]:
         """What a new chunk makes of the run; the old progress stands until this is done."""
         training = self.config.training
         good = np.isfinite(losses).all(0) & np.asarray(jnp.isfinite(state.parameters).all(1))
@@ -224,15 +224,15 @@ class Run:
             errors = validation(trainer.models(latest))
             best, record = self._compare(state.step, latest, best, record, errors)
         record = replace(record, seconds=time.monotonic() - began)
-        report = Report(record, tuple(losses.mean(0).tolist()), errors, rate)
+        report = ChunkMetrics(record, tuple(losses.mean(0).tolist()), errors, rate)
         self._log(report)
-        return Progress(state, best, record), report
+        return SessionState(state, best, record), report
 
-    def _restore(self, trainer: Trainer) -> Progress:
+    def _restore(self, trainer: Trainer) -> SessionState:
         start = trainer.start()
         if not self.checkpoint_file.exists():
             self._metrics_file.unlink(missing_ok=True)
-            return Progress(start, start.parameters, Record())
+            return SessionState(start, start.parameters, SessionRecord())
         record = self.record
         optimiser = checkpoint.load_group(self.checkpoint_file, "optimiser", start.optimiser)
         like = jax.eval_shape(trainer.arrays, start.parameters)
@@ -241,9 +241,9 @@ class Run:
         # Chunks after the checkpoint are trained again; their lines would stand twice.
         kept = [json.dumps(entry) + "\n" for entry in self.metrics() if entry["step"] <= record.step]
         write_atomically(self._metrics_file, "".join(kept).encode())
-        return Progress(State(last, optimiser, record.step), best, record)
+        return SessionState(State(last, optimiser, record.step), best, record)
 
-    def _save(self, trainer: Trainer, progress: Progress) -> None:
+    def _save(self, trainer: Trainer, progress: SessionState) -> None:
         groups = {
             "last": trainer.arrays(progress.state.parameters),
             "best": trainer.arrays(progress.best),
@@ -252,8 +252,8 @@ class Run:
         checkpoint.save(self.checkpoint_file, self.config, groups, asdict(progress.record))
 
     def _compare(
-        self, step: int, latest: Array, best: Array, record: Record, validation: tuple[float, ...]
-    ) -> tuple[Array, Record]:
+        self, step: int, latest: Array, best: Array, record: SessionRecord, validation: tuple[float, ...]
+    ) -> tuple[Array, SessionRecord]:
         """Keeps each seed's best; stops when none has been as good for `patience` validations.
 
         Of equals the latest: where every answer is right, it is the one that has learned how sure to be.
@@ -278,7 +278,7 @@ class Run:
             "A smaller training.learning_rate or training.clip=1.0 usually helps."
         )
 
-    def _log(self, report: Report) -> None:
+    def _log(self, report: ChunkMetrics) -> None:
         entry = {"step": report.record.step, "seconds": report.record.seconds, "loss": _as_json(report.loss)}
         if report.validation is not None:
             entry["validation"] = _as_json(report.validation)

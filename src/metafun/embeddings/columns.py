@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from .embedding import Embedding
-from .likelihoods import masked_mean
-from .nn import MLP
-from .task import Points
+from ..model.likelihoods import masked_mean
+from ..model.nn import MLP
+from ..model.task import Points
+from .base import Embedding
 
 
 class Relation(eqx.Module):
@@ -27,15 +27,17 @@ class Relation(eqx.Module):
     ) -> Float[Array, "e s"]: ...
 
     @abstractmethod
-    def told(self, x: Float[Array, "n one"], present: Bool[Array, " n"], y: Float[Array, "n k"]) -> Float[Array, ""]:
+    def relevance(
+        self, x: Float[Array, "n one"], present: Bool[Array, " n"], y: Float[Array, "n k"]
+    ) -> Float[Array, ""]:
         """How much a column tells of y by itself."""
 
     @abstractmethod
-    def ways(self, context: Points) -> Float[Array, ""]:
+    def class_count(self, context: Points) -> Float[Array, ""]:
         """The number of classes; 0 where there are none."""
 
 
-class ToNumbers(Relation):
+class RelationToNumbers(Relation):
     """Correlations with some functions of y."""
 
     of_y: MLP
@@ -47,18 +49,20 @@ class ToNumbers(Relation):
     def __call__(
         self, entries: Float[Array, "n e"], present: Bool[Array, " n"], y: Float[Array, "n k"]
     ) -> Float[Array, "e s"]:
-        entries, outputs = _even(entries, present), _even(self.of_y(y), present)
+        entries, outputs = _standardise(entries, present), _standardise(self.of_y(y), present)
         return masked_mean(entries[:, :, None] * outputs[:, None, :], present)
 
-    def told(self, x: Float[Array, "n one"], present: Bool[Array, " n"], y: Float[Array, "n k"]) -> Float[Array, ""]:
+    def relevance(
+        self, x: Float[Array, "n one"], present: Bool[Array, " n"], y: Float[Array, "n k"]
+    ) -> Float[Array, ""]:
         """The largest correlation with an output."""
-        return abs(masked_mean(_even(x, present) * _even(y, present), present)).max()
+        return abs(masked_mean(_standardise(x, present) * _standardise(y, present), present)).max()
 
-    def ways(self, context: Points) -> Float[Array, ""]:
+    def class_count(self, context: Points) -> Float[Array, ""]:
         return jnp.zeros(())
 
 
-class ToClasses(Relation):
+class RelationToClasses(Relation):
     """The share of the variance that lies between the classes."""
 
     @property
@@ -68,19 +72,21 @@ class ToClasses(Relation):
     def __call__(
         self, entries: Float[Array, "n e"], present: Bool[Array, " n"], y: Float[Array, "n k"]
     ) -> Float[Array, "e s"]:
-        entries, labels = _even(entries, present), jnp.where(present[:, None], y, 0)
+        entries, labels = _standardise(entries, present), jnp.where(present[:, None], y, 0)
         counts = labels.sum(0)
         means = labels.T @ entries / jnp.maximum(counts, 1)[:, None]
         return (counts / jnp.maximum(counts.sum(), 1) @ jnp.square(means))[:, None]
 
-    def told(self, x: Float[Array, "n one"], present: Bool[Array, " n"], y: Float[Array, "n k"]) -> Float[Array, ""]:
+    def relevance(
+        self, x: Float[Array, "n one"], present: Bool[Array, " n"], y: Float[Array, "n k"]
+    ) -> Float[Array, ""]:
         return self(x, present, y)[0, 0]
 
-    def ways(self, context: Points) -> Float[Array, ""]:
+    def class_count(self, context: Points) -> Float[Array, ""]:
         return context.classes.sum().astype(context.y.dtype)
 
 
-class Seen(eqx.Module):
+class ColumnSummary(eqx.Module):
     """What a context tells of each column: what is in it and how it goes with y, and whether there is anything."""
 
     about: Float[Array, "d s"]
@@ -88,7 +94,7 @@ class Seen(eqx.Module):
     there: Bool[Array, " d"]
 
 
-class Columns(Embedding):
+class ColumnEmbedding(Embedding):
     """MLP(e₁, e₂, …) with eⱼ = MLP(cell(xⱼ), sⱼ), the columns in the order of how much they tell of y.
 
     sⱼ sums up what the context has in column j and how that goes with y. So nothing depends on the order in which the
@@ -115,12 +121,12 @@ class Columns(Embedding):
     def size(self) -> int:
         return self.row.weights[-1].shape[-1]
 
-    def look(self, context: Points) -> Seen:
+    def summarise_context(self, context: Points) -> ColumnSummary:
         present = ~jnp.isnan(context.x) & context.mask[:, None]
         count = present.sum(0)
         share = count / jnp.maximum(context.mask.sum(), 1)
-        ways = jnp.full(count.shape, self.relation.ways(context))
-        sizes = jnp.stack([jnp.log1p(count), jnp.log1p(ways), share], -1)
+        class_count = jnp.full(count.shape, self.relation.class_count(context))
+        sizes = jnp.stack([jnp.log1p(count), jnp.log1p(class_count), share], -1)
 
         def column(cells: Float[Array, "n c"], present: Bool[Array, " n"]) -> Float[Array, " s"]:
             mean = masked_mean(cells, present)
@@ -131,11 +137,11 @@ class Columns(Embedding):
         cells = self._cells(context.x)
         about = self.about(jnp.concatenate([jax.vmap(column, (1, 1))(cells, present), sizes], -1))
         x = jnp.where(present, context.x, 0)[..., None]
-        told = jax.vmap(lambda x, present: self.relation.told(x, present, context.y), (1, 1))(x, present)
+        relevance = jax.vmap(lambda x, present: self.relation.relevance(x, present, context.y), (1, 1))(x, present)
         there = count > 0
-        return Seen(about, jnp.argsort(jnp.where(there, -told, jnp.inf)), there)
+        return ColumnSummary(about, jnp.argsort(jnp.where(there, -relevance, jnp.inf)), there)
 
-    def __call__(self, x: Float[Array, "m dx"], seen: Seen) -> Float[Array, "m e"]:
+    def __call__(self, x: Float[Array, "m dx"], seen: ColumnSummary) -> Float[Array, "m e"]:
         cells = self._cells(x)
         about = jnp.broadcast_to(seen.about, (x.shape[0], *seen.about.shape))
         entries = jnp.where(seen.there[:, None], self.entry(jnp.concatenate([cells, about], -1)), 0)
@@ -146,7 +152,7 @@ class Columns(Embedding):
         return self.cell(jnp.stack([jnp.where(missing, 0, x), missing.astype(x.dtype)], -1))
 
 
-def _even(values: Float[Array, "n e"], present: Bool[Array, " n"]) -> Float[Array, "n e"]:
+def _standardise(values: Float[Array, "n e"], present: Bool[Array, " n"]) -> Float[Array, "n e"]:
     """With mean 0 and deviation 1 over what is present."""
     values = values - masked_mean(values, present)
     return values * jax.lax.rsqrt(masked_mean(jnp.square(values), present) + 1e-4)

@@ -1,0 +1,1 @@
+"""Benchmarks: how the shipped models compare with what a user would pick instead."""

@@ -1,0 +1,85 @@
+"""Inputs that are embedded before anything else, jointly with what learns from them: rows in, vectors out."""
+
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ..model.learner import Learner
+from ..model.likelihoods import Likelihood, Prediction
+from ..model.task import Points, Task
+
+
+class Embedding(eqx.Module):
+    """Rows of numbers to vectors, each row by itself: a prediction must not depend on what else is asked."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """How long the vectors are."""
+
+    def summarise_context(self, context: Points) -> Any:
+        """What has to be known of a context before its rows can be embedded; nothing, unless it is said here."""
+        return None
+
+    @abstractmethod
+    def __call__(self, x: Float[Array, "m dx"], summary: Any) -> Float[Array, "m e"]:
+        """`summary` is what the `summarise_context` at the context gave."""
+
+    def peak_floats_per_row(self) -> int:
+        """How many numbers are there at a time for each row, where that is worth watching; else 0."""
+        return 0
+
+
+class EncodedTask(eqx.Module):
+    """A task whose context has been looked at and encoded."""
+
+    summary: Any
+    representation: Any
+
+
+class Embedded(Learner):
+    """A learner whose x are embedded: for all it knows, its inputs are vectors."""
+
+    embedding: Embedding
+    learner: Learner
+    likelihood: Likelihood
+
+    def __init__(self, embedding: Embedding, learner: Learner):
+        self.embedding, self.learner, self.likelihood = embedding, learner, learner.likelihood
+
+    def encode(self, context: Points, key: PRNGKeyArray | None = None) -> EncodedTask:
+        summary = self.embedding.summarise_context(context)
+        return EncodedTask(summary, self.learner.encode(self._embedded(context, summary), key))
+
+    def predict(
+        self, representation: EncodedTask, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None
+    ) -> Prediction:
+        return self.learner.predict(representation.representation, self.embedding(x, representation.summary), key)
+
+    def predict_trajectory(self, representation: EncodedTask, x: Float[Array, "m dx"]) -> Prediction:
+        return self.learner.predict_trajectory(representation.representation, self.embedding(x, representation.summary))
+
+    def weights(self, representation: EncodedTask, x: Float[Array, "m dx"]) -> Float[Array, "m n"] | None:
+        return self.learner.weights(representation.representation, self.embedding(x, representation.summary))
+
+    def loss(self, task: Task, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
+        return self.learner.loss(self._embedded_task(task), key)
+
+    def peak_floats_per_task(self, task: Task) -> int:
+        points = task.context.mask.size + task.target.mask.size
+        embedded = jax.ShapeDtypeStruct((len(task.context.mask), self.embedding.size), task.context.x.dtype)
+        inner = eqx.tree_at(lambda task: task.context.x, task, embedded)
+        return points * self.embedding.peak_floats_per_row() + self.learner.peak_floats_per_task(inner)
+
+    def joint_log_prob(self, task: Task) -> Float[Array, ""] | None:
+        return self.learner.joint_log_prob(self._embedded_task(task))
+
+    def _embedded_task(self, task: Task) -> Task:
+        summary = self.embedding.summarise_context(task.context)
+        return Task(self._embedded(task.context, summary), self._embedded(task.target, summary))
+
+    def _embedded(self, points: Points, summary: Any) -> Points:
+        return Points(self.embedding(points.x, summary), points.y, points.mask)
