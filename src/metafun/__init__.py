@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from .errors import MetaFunError
     from .estimators import MetaFunClassifier, MetaFunRegressor
     from .model import FunctionalRepresentation, MetaFun, Points, Task, stack
-    from .training.checkpoint import load_model
-    from .training.run_folder import Run
+    from .training.session import load_model
+    from .training.run import Run
     from .training.trainer import Trainer
 
 __version__ = "0.1.0"
@@ -37,8 +37,8 @@ _HOMES = {
     "errors": ("MetaFunError",),
     "estimators": ("MetaFunClassifier", "MetaFunRegressor"),
     "model": ("FunctionalRepresentation", "MetaFun", "Points", "Task", "stack"),
-    "training.checkpoint": ("load_model",),
-    "training.run_folder": ("Run",),
+    "training.session": ("load_model",),
+    "training.run": ("Run",),
     "training.trainer": ("Trainer",),
 }
 

@@ -1,13 +1,13 @@
-"""The command line. A file for each few commands that belong together."""
+"""The command line: a command parses options, calls the library and prints."""
 
 import os
 import sys
-from pathlib import Path
 
 import jax
+import platformdirs
 
 from ..training.devices import use_all_cores
-from . import bench, data, demos, experiments, fitting, protocol, report, reproduce, search
+from . import bench, data, demos, experiments, fitting, reproduce, search
 from .console import app
 
 app.add_typer(data.app, name="data")
@@ -21,8 +21,6 @@ __all__ = [
     "experiments",
     "fitting",
     "main",
-    "protocol",
-    "report",
     "reproduce",
     "search",
 ]
@@ -34,6 +32,6 @@ def main() -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that lacks a character still gets the table
     use_all_cores()
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "metafun" / "compiled"
+    cache = platformdirs.user_cache_path("metafun", appauthor=False) / "compiled"
     jax.config.update("jax_compilation_cache_dir", os.environ.get("JAX_COMPILATION_CACHE_DIR", str(cache)))
     app()

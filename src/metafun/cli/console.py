@@ -1,4 +1,4 @@
-"""What all commands share: where they print, how they fail, the options they have in common."""
+"""Where commands print, and how they fail."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")
 
 
 class Commands(TyperGroup):
-    """A mistake of the user's ends in one line and exit code 2, without a traceback."""
+    """A user error ends in one line and exit code 2, without a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -42,11 +42,12 @@ class Commands(TyperGroup):
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Writes a JSON file for people and machines."""
     write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
 
 
 def append_json(path: Path | None, content: dict[str, Any]) -> None:
-    """One more line in a .jsonl file, if one is named."""
+    """Appends a line to a .jsonl file, if one is given."""
     if path is not None:
         with open(path, "a", encoding="utf-8") as file:
             file.write(json.dumps(content) + "\n")

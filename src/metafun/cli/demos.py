@@ -6,34 +6,40 @@ from typing import Annotated
 
 import typer
 
-from ..config import load_config
-from ..report import published
-from . import running
-from .console import app, out, write_json
-from .running import Overwrite, Resume, Settings
+from ..paper.published import published
+from ..training.measure import measure
+from ..training.progress import train
+from .console import app, err, out, write_json
+from .experiments import open_run
+from .options import Overwrite, Resume, Settings, TrainingOptions
+from .show import show
 
 
 class Demo(StrEnum):
+    """What to learn."""
+
     sinusoid = "sinusoid"
     glyphs = "glyphs"
     gp = "gp"
 
 
+DemoFolder = Annotated[
+    Path | None, typer.Option("--out", help="Run folder; by default demo, demo-glyphs or demo-gp.", show_default=False)
+]
+
+
 @app.command()
 def demo(
     which: Annotated[Demo, typer.Argument(help="What to learn.")] = Demo.sinusoid,
-    out_dir: Annotated[
-        Path | None,
-        typer.Option("--out", help="Run folder; demo, demo-glyphs or demo-gp if not given.", show_default=False),
-    ] = None,
+    out_dir: DemoFolder = None,
     settings: Settings = None,
     overwrite: Overwrite = False,
     resume: Resume = False,
 ) -> None:
     """Train for about a minute, evaluate, draw a picture.
 
-    `sinusoid`: regression, and the functional updates step by step. `glyphs`: tell five characters of an unseen
-    alphabet apart from one example of each. `gp`: curves of a Gaussian process, with uncertainty beside the exact one.
+    `sinusoid`: regression, and the functional updates step by step. `glyphs`: classify five characters of an unseen
+    alphabet from one example of each. `gp`: curves of a Gaussian process, with uncertainty beside the exact posterior.
 
     Examples:
 
@@ -44,16 +50,16 @@ def demo(
       metafun demo gp
     """
     preset = "demo" if which is Demo.sinusoid else f"demo-{which.value}"
-    run = running.open_run(
-        out_dir or Path(preset), load_config(preset, settings or ()), overwrite=overwrite, resume=resume
-    )
-    running.train(run)
-    results = running.measure(run)
-    running.show(results)
-    figure = next(iter(running.plot(run).values()))
+    path = out_dir or Path(preset)
+    run = open_run(path, TrainingOptions(preset, settings, overwrite=overwrite, resume=resume))
+    train(run, err)
+    results = measure(run, err)
+    show(results)
+    from ..plots import draw  # matplotlib is slow to import
+
+    figure = next(iter(draw(run).values()))
     metrics = {name: value["mean"] for name, value in results["metrics"].items()}
     facts = {key: results[key] for key in ("parameters", "train_seconds", "steps", "test_tasks", "device", "version")}
     paper = {name: mean for name, (mean, _) in published(results).items() if name in metrics}
-    summary = run.path / "summary.json"
-    write_json(summary, metrics | facts | {"paper": paper, "figure": str(figure)})
-    out.print(f"figure:  {figure}\nsummary: {summary}")
+    write_json(run.path / "summary.json", metrics | facts | {"paper": paper, "figure": str(figure)})
+    out.print(f"figure:  {figure}\nsummary: {run.path / 'summary.json'}")

@@ -1,4 +1,4 @@
-"""metafun train | evaluate | plot | info."""
+"""metafun train | protocol | evaluate | plot | info."""
 
 import json
 import platform
@@ -13,37 +13,45 @@ from rich.markup import escape
 
 from .. import __version__
 from ..config import describe_preset, presets
-from ..errors import InvalidConfig
+from ..errors import InvalidConfig, InvalidRun
+from ..training import protocol as paper_protocol
 from ..training.devices import join_processes
-from ..training.run_folder import Run
-from . import running
+from ..training.measure import measure
+from ..training.progress import train as train_run
+from ..training.run import Run
 from .console import AsJson, app, append_json, err, out, write_json
-from .running import Coordinator, Data, Overwrite, Process, Processes, Record, Resume, Seeds, Settings, Vary
+from .options import Data, RecordTo, TrainingOptions, check_folder, shares
+from .show import show
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder made by `metafun train`.")]
-Preset = Annotated[str, typer.Argument(metavar="PRESET_OR_TOML", help="A preset (see `metafun info`) or a TOML file.")]
+RunPaths = Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run folders made by `metafun train`.")]
+Coordinator = Annotated[
+    str | None,
+    typer.Option("--coordinator", metavar="HOST:PORT", help="Address of the first process.", show_default=False),
+]
+Processes = Annotated[int, typer.Option("--processes", min=1, help="Number of processes that train together.")]
+Process = Annotated[int, typer.Option("--process", min=0, help="Index of this process, from 0.")]
+Tasks = Annotated[int | None, typer.Option("--tasks", min=1, help="Test tasks of each kind.", show_default=False)]
+Shots = Annotated[
+    list[int] | None,
+    typer.Option("--shots", min=0, help="Context points (of each class). May be repeated.", show_default=False),
+]
+Ways = Annotated[
+    list[int] | None, typer.Option("--ways", min=2, help="Classes of a task. May be repeated.", show_default=False)
+]
+Last = Annotated[bool, typer.Option("--last", help="Evaluate the last parameters instead of the best on validation.")]
+Comparison = Annotated[Path, typer.Option("--out", help="The figure that compares several runs.")]
 
 
 @app.command()
+@shares(TrainingOptions)
 def train(
-    preset: Preset,
-    settings: Settings = None,
-    data: Data = None,
-    seeds: Seeds = None,
-    vary: Vary = None,
-    out_dir: Annotated[
-        Path | None, typer.Option("--out", help="Run folder; runs/PRESET if not given.", show_default=False)
-    ] = None,
-    resume: Resume = False,
-    overwrite: Overwrite = False,
-    coordinator: Coordinator = None,
-    processes: Processes = 1,
-    process: Process = 0,
+    options: TrainingOptions, coordinator: Coordinator = None, processes: Processes = 1, process: Process = 0
 ) -> None:
-    """Train a model. Ctrl-C at any time; --resume goes on.
+    """Train a model. Ctrl-C at any time; --resume continues.
 
-    Tasks are spread over all devices of this machine. Several machines train together if each is given the same
-    --coordinator, on the first of them; all but the first keep their copy in RUN.process-N.
+    Tasks are divided among all devices of this machine. Several machines train together if each is given the same
+    --coordinator; all but the first keep their copy in RUN.process-N.
 
     Examples:
 
@@ -59,45 +67,59 @@ def train(
 
       metafun train gp-bnp --coordinator first:4567 --processes 2 --process 0
     """
-    path = out_dir or Path("runs") / Path(preset).stem
+    path = options.folder()
     if coordinator is None and (processes, process) != (1, 0):
-        raise InvalidConfig("--processes and --process are for those that meet at a --coordinator; give one.")
+        raise InvalidConfig("--processes and --process need a --coordinator; give its address.")
     if coordinator is not None:
         join_processes(coordinator, processes, process)
         path = path.with_name(f"{path.name}.process-{process}") if process else path
-    config = running.configure(preset, settings, seeds, data, vary)
-    as_it_is = not settings and not vary and seeds is None and data is None
-    run = running.open_run(path, config, overwrite=overwrite, resume=resume, as_it_is=as_it_is)
-    running.train(run)
+    run = open_run(path, options)
+    train_run(run, err)
     best = ""
     if errors := run.record.best_error:
         error = np.reshape(errors, (-1, len(run.config.training.seeds))).mean(1).min()
-        best = f"best validation error {error:.5f}{f' with {running.varied(run)}' if run.config.vary else ''}. "
+        best = f"best validation error {error:.5f}{f' with {run.varied()}' if run.config.vary else ''}. "
     err.print(escape(f"{best}Next: metafun evaluate {path}"))
+
+
+@app.command()
+@shares(TrainingOptions)
+def protocol(options: TrainingOptions, as_json: AsJson = False, record: RecordTo = None) -> None:
+    """The paper's protocol: choose the number of steps on val, train on train+val, test once.
+
+    It makes two run folders, `tune` and `final`, and tests only the second.
+
+    Examples:
+
+      metafun protocol mini-dfp-1shot --seeds 5
+
+      metafun protocol mini-kfp-5shot --data mine --record results/mine.jsonl
+    """
+    check_folder("--record", record)
+    folder = options.folder("-protocol")
+    final, chosen = paper_protocol.follow(folder, options.config(), err, **options.for_run())
+    results = measure(final, err) | {"run": folder.name, "preset": options.preset, "validation": chosen}
+    if as_json:
+        print(json.dumps(results))
+    else:
+        show(results)
+    err.print(escape(f"the model is in {final.path}. Next: metafun plot {final.path}"))
+    write_json(folder / "evaluation.json", results)
+    append_json(record, results)
 
 
 @app.command()
 def evaluate(
     path: RunPath,
     as_json: AsJson = False,
-    tasks: Annotated[
-        int | None, typer.Option("--tasks", min=1, help="Test tasks of each kind.", show_default=False)
-    ] = None,
-    shots: Annotated[
-        list[int] | None,
-        typer.Option("--shots", min=0, help="Context points (of a class); may be given again.", show_default=False),
-    ] = None,
-    ways: Annotated[
-        list[int] | None,
-        typer.Option("--ways", min=2, help="Classes in a task; may be given again.", show_default=False),
-    ] = None,
+    tasks: Tasks = None,
+    shots: Shots = None,
+    ways: Ways = None,
     data: Data = None,
-    last: Annotated[
-        bool, typer.Option("--last", help="The last parameters, without averaging, not the best on validation.")
-    ] = False,
-    record: Record = None,
+    last: Last = False,
+    record: RecordTo = None,
 ) -> None:
-    """Measure a trained run on fixed, seeded test tasks; RUN/evaluation.json keeps the latest result.
+    """Measure a trained run on fixed, seeded test tasks. RUN/evaluation.json keeps the latest result.
 
     Examples:
 
@@ -107,26 +129,21 @@ def evaluate(
 
       metafun evaluate runs/features --ways 5 --ways 20
     """
-    running.check_record(record)
+    check_folder("--record", record)
     values = {"evaluation.tasks": tasks, "evaluation.shots": shots or None, "evaluation.ways": ways or None}
     changes = {key: value for key, value in values.items() if value is not None}
-    results = running.measure(Run(path), "last" if last else "best", changes, data)
+    results = measure(Run(path), err, which="last" if last else "best", changes=changes, data=data)
     if as_json:
         print(json.dumps(results))
     else:
-        running.show(results)
+        show(results)
     write_json(path / "evaluation.json", results)
     append_json(record, results)
 
 
 @app.command()
-def plot(
-    paths: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run folders made by `metafun train`.")],
-    figure: Annotated[Path, typer.Option("--out", help="Where the comparison of several runs goes.")] = Path(
-        "comparison.png"
-    ),
-) -> None:
-    """Draw a run: what it predicts on test tasks, how far to trust it, the losses over training.
+def plot(paths: RunPaths, figure: Comparison = Path("comparison.png")) -> None:
+    """Draw a run: its predictions on test tasks, its calibration, its losses over training.
 
     Several runs on sinusoids are drawn side by side, update by update.
 
@@ -136,14 +153,19 @@ def plot(
 
       metafun plot runs/sinusoid runs/maml runs/maml-large --out figure3.png
     """
-    runs = [Run(path) for path in paths]
-    for drawn in [running.compare(runs, figure)] if len(runs) > 1 else running.plot(runs[0]).values():
+    from ..plots import compare, draw  # matplotlib is slow to import
+
+    runs = {path.name: Run(path) for path in paths}
+    if len(runs) < len(paths):
+        raise InvalidRun("the runs to compare must have different folder names; one came twice.")
+    check_folder("--out", figure)
+    for drawn in draw(runs[paths[0].name]).values() if len(paths) == 1 else [compare(runs, figure)]:
         out.print(str(drawn))
 
 
 @app.command()
 def info(as_json: AsJson = False) -> None:
-    """Versions, devices and presets: what to paste into a bug report."""
+    """Versions, devices and presets: what a bug report needs."""
     facts = {
         "metafun": __version__,
         "python": platform.python_version(),
@@ -160,3 +182,13 @@ def info(as_json: AsJson = False) -> None:
             out.print(f"{name}:", *(f"  {key:26} {text}" for key, text in value.items()), sep="\n")
         else:
             out.print(f"{name:10} {', '.join(value) if isinstance(value, list) else value}")
+
+
+def open_run(path: Path, options: TrainingOptions) -> Run:
+    """The run that a command trains. Figures of a run that is overwritten are removed with it."""
+    run = Run.open(path, options.config(), **options.for_run())
+    if options.overwrite:
+        from ..plots import remove_figures  # matplotlib is slow to import
+
+        remove_figures(path)
+    return run

@@ -1,20 +1,16 @@
-"""Every choice and every default: a frozen dataclass per component, each with `build`."""
+"""Every setting with its default: frozen dataclasses to and from TOML. `resolve` makes an experiment of them."""
 
-from .experiment import Config, TrainingConfig, parse_config
+from .config import Config, EvaluationConfig, TrainingConfig
+from .experiment import Experiment, parse_config, resolve
 from .load import describe_preset, load_config, parse_setting, parse_toml, presets, with_changes
 from .model import MetaFunConfig
 from .space import Space, load_space, spaces
-from .tables import CollectedConfig, EpisodesConfig
-from .tasks import CurvesConfig, EvaluationConfig, SinusoidConfig
 
 __all__ = [
-    "CollectedConfig",
     "Config",
-    "CurvesConfig",
-    "EpisodesConfig",
     "EvaluationConfig",
+    "Experiment",
     "MetaFunConfig",
-    "SinusoidConfig",
     "Space",
     "TrainingConfig",
     "describe_preset",
@@ -24,6 +20,7 @@ __all__ = [
     "parse_setting",
     "parse_toml",
     "presets",
+    "resolve",
     "spaces",
     "with_changes",
 ]

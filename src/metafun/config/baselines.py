@@ -11,8 +11,8 @@ from ..baselines import LEO, MAML, LogisticRegression, Matching, Prototypes
 from ..baselines.leo import LatentDecoder
 from ..model.nn import MLP
 from ..model.regularisers import regularisers
+from ..values import Activation, Count, Depth, NonNegative, Part, Positive, Size
 from .losses import CrossEntropyConfig, GaussianConfig, SquaredErrorConfig
-from .values import Activation, Count, Depth, NonNegative, Part, Positive, Size
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from ..embeddings.columns import ColumnEmbedding, Relation, RelationToClasses, R
 from ..embeddings.convolutional import ConvNet
 from ..errors import InvalidConfig
 from ..model.nn import MLP
-from .values import Count, Depth
+from ..values import Count, Depth
 
 
 @dataclass(frozen=True)

@@ -1,116 +1,91 @@
-"""A whole experiment: model, tasks, training and evaluation."""
+"""A configuration, checked when it is parsed and resolved once against its data."""
 
 import dataclasses
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import reduce
-from typing import Any, Literal
+from functools import cached_property, reduce
+from typing import Any
 
 import equinox as eqx
 import jax
-import tomli_w
 from jaxtyping import PRNGKeyArray
 
-from ..embeddings.base import Embedded
+from ..embeddings import Embedded
 from ..errors import InvalidConfig, suggest
-from ..model.learner import Learner
+from ..model import Learner
 from ..schema import flatten, merge, nested, parse, to_table
-from .baselines import LEOConfig, LogisticConfig, MAMLConfig, MatchingConfig, PrototypesConfig
-from .embedding import ColumnsConfig, ConvNetConfig
-from .model import MetaFunConfig
-from .tables import CollectedConfig, EpisodesConfig
-from .tasks import AnyTableConfig, CurvesConfig, EvaluationConfig, SinusoidConfig
-from .values import Count, NonNegative, Part, Seed, Size
-
-Model = MetaFunConfig | MAMLConfig | PrototypesConfig | MatchingConfig | LogisticConfig | LEOConfig
+from ..tasks import TaskDistribution, TaskSource
+from .config import Config, EvaluationConfig, TrainingConfig
 
 
 @dataclass(frozen=True)
-class TrainingConfig:
-    """Adam. One seed is one model; all of them train at once.
+class Experiment:
+    """A resolved configuration: the sizes and fingerprints of its data are filled in.
 
-    A gradient is clipped entry by entry, then in the length of each array's part, then in its whole length.
-
-    Training ends after `stop` of the `steps` that the schedule is made for. The model that is kept is the moving
-    `average` of the parameters (0: the parameters themselves) that does best on validation (0: the last one).
+    Args:
+        config: the settings, complete. `resolve` makes an experiment of a parsed configuration.
     """
 
-    steps: Count = 40_000
-    stop: Count | None = None
-    batch: Count = 64
-    seeds: tuple[Seed, ...] = (0,)
-    learning_rate: NonNegative = 1e-3
-    schedule: Literal["constant", "cosine"] = "cosine"
-    warmup: Size = 1000
-    clip_entries: NonNegative | None = None
-    clip_arrays: NonNegative | None = None
-    clip: NonNegative | None = None
-    average: Part = 0.0
-    chunk: Count = 200
-    validate_every: Size = 2000
-    validation_tasks: Count = 1000
-    patience: Count | None = None
+    config: Config
 
     @property
-    def end(self) -> int:
-        """The step after which training is over."""
-        return self.stop or self.steps
+    def tasks(self) -> TaskSource:
+        return self.config.tasks
 
+    @property
+    def training(self) -> TrainingConfig:
+        return self.config.training
 
-@dataclass(frozen=True)
-class Config:
-    """What `config.toml` in a run folder holds.
+    @property
+    def evaluation(self) -> EvaluationConfig:
+        return self.config.evaluation
 
-    `vary` lists values of numeric settings, as many of each: variants of the configuration that are trained at once,
-    each with all seeds. The best of them on validation is the run's model. An `embedding` turns images into vectors
-    before the model sees them, and is trained with it.
-    """
+    @cached_property
+    def variants(self) -> tuple["Experiment", ...]:
+        """One experiment for each column of `vary`, or this one alone."""
+        return tuple(map(Experiment, _variants(self.config))) if self.config.vary else (self,)
 
-    model: Model = MetaFunConfig()
-    embedding: ConvNetConfig | ColumnsConfig | None = None
-    tasks: SinusoidConfig | CurvesConfig | EpisodesConfig | CollectedConfig | AnyTableConfig = SinusoidConfig()
-    training: TrainingConfig = TrainingConfig()
-    evaluation: EvaluationConfig = EvaluationConfig()
-    vary: dict[str, tuple[float, ...]] | None = None
-
-    def resolved(self) -> "Config":
-        """With what only the data can tell."""
-        return dataclasses.replace(self, tasks=self.tasks.resolved(validates=self.training.validate_every > 0))
-
-    def variants(self) -> tuple["Config", ...]:
-        """A configuration for each column of `vary`, or this one alone."""
-        table = to_table(dataclasses.replace(self, vary=None))
-        rows = [[nested(key, value) for value in values] for key, values in (self.vary or {}).items()]
-        return tuple(parse(Config, reduce(merge, column, table)) for column in zip(*rows, strict=True)) or (self,)
+    def test_tasks(self) -> Iterator[tuple[str, TaskDistribution]]:
+        """Each kind of test tasks by name."""
+        evaluation = self.evaluation
+        return self.tasks.test(shots=evaluation.shots, ways=evaluation.ways, targets=evaluation.targets)
 
     def build_model(self, key: PRNGKeyArray) -> Learner:
-        if self.embedding is None:
-            return self.model.build(*self.tasks.sizes, key)
+        """A fresh model with random weights."""
+        (dx, dy), embedding = self.tasks.sizes, self.config.embedding
+        if embedding is None:
+            return self.config.model.build(dx, dy, key)
         key_embedding, key_model = jax.random.split(key)
-        dx, dy = self.tasks.sizes
-        embedding = self.embedding.build((dx, dy), getattr(self.tasks, "image", None), key_embedding)
-        return Embedded(embedding, self.model.build(embedding.size, dy, key_model))
+        embed = embedding.build((dx, dy), self.tasks.image, key_embedding)
+        return Embedded(embed, self.config.model.build(embed.size, dy, key_model))
 
     def blank_model(self) -> Learner:
-        """A model without numbers, only the shapes of its arrays."""
+        """The structure of the model, with shapes in place of arrays."""
         return eqx.filter_eval_shape(self.build_model, jax.random.key(0))
 
-    def to_toml(self) -> str:
-        return tomli_w.dumps(to_table(self))
+
+def resolve(config: Config | Experiment) -> Experiment:
+    """The configuration with the facts of its data; the data are read unless they are known already."""
+    if isinstance(config, Experiment):
+        return config
+    tasks: Any = config.tasks.resolve(validates=config.training.validate_every > 0)
+    return Experiment(dataclasses.replace(config, tasks=tasks))
 
 
 def parse_config(table: Mapping[str, Any]) -> Config:
-    """A checked configuration: its model can be built."""
+    """A configuration from a TOML table; InvalidConfig unless its model can be built and trained."""
     config = parse(Config, table)
-    config.tasks.check()
+    _check_training(config.training)
+    config.tasks.check(validates=config.training.validate_every > 0)
     _check_vary(config)
     _check_model(config)
-    _check_training(config.training)
-    if isinstance(config.tasks, EpisodesConfig) and "val" in config.tasks.train_on and config.training.validate_every:
-        raise InvalidConfig(
-            "tasks.train_on includes val, which then cannot tell when to stop; set training.validate_every=0."
-        )
     return config
+
+
+def _variants(config: Config) -> list[Config]:
+    table = to_table(dataclasses.replace(config, vary=None))
+    columns = zip(*([nested(key, v) for v in values] for key, values in (config.vary or {}).items()), strict=True)
+    return [parse(Config, reduce(merge, column, table)) for column in columns]
 
 
 def _check_vary(config: Config) -> None:
@@ -118,50 +93,49 @@ def _check_vary(config: Config) -> None:
         return
     settings = flatten(to_table(dataclasses.replace(config, vary=None)))
     if not config.training.validate_every:
-        raise InvalidConfig("vary: which variant is best is told by validation; training.validate_every is 0.")
+        raise InvalidConfig("vary: variants are compared on validation; training.validate_every must not be 0.")
     for key, values in config.vary.items():
         if not isinstance(settings.get(key), float):
             numbers = [name for name, value in settings.items() if isinstance(value, float)]
             raise InvalidConfig(f"vary.{key} is not a numeric setting; {suggest(key, numbers)}")
         if not values or len(values) != len(next(iter(config.vary.values()))):
-            raise InvalidConfig(f"vary.{key} has {len(values)} values; give as many of each setting, and at least one.")
-    variants = config.variants()
-    if len({_shape(variant) for variant in variants}) > 1:
+            raise InvalidConfig(
+                f"vary.{key} has {len(values)} values; give each setting the same number, at least one."
+            )
+    if len({_program(variant) for variant in _variants(config)}) > 1:
         raise InvalidConfig(
-            f"vary: {', '.join(config.vary)} change more of the program than its numbers. What can vary in one run: "
-            "training.learning_rate; the model's step_size, dropout, label_smoothing and weights of penalties, of "
-            "which none can be 0 in one variant and not in another."
+            f"vary: {', '.join(config.vary)} change the structure of the program. These can vary in one run: "
+            "training.learning_rate; the model's step_size, dropout, label_smoothing and penalty weights, "
+            "where none is 0 in one variant and positive in another."
         )
 
 
-def _shape(config: Config) -> Hashable:
-    """What configurations must have in common to be trained by one program."""
+def _program(config: Config) -> Hashable:
+    """What configurations must have in common to train as one program."""
     training = dataclasses.replace(config.training, learning_rate=0.0)
     return config.tasks, training, jax.tree.structure(_check_model(config))
 
 
 def _check_model(config: Config) -> Learner:
-    """The shapes of the model, if it can be built."""
+    """The shapes of the model; InvalidConfig if it cannot be built."""
     if config.tasks.problem != config.model.problem:
         raise InvalidConfig(
             f"tasks.kind = '{config.tasks.kind}' is {config.tasks.problem}, but model.loss.kind = "
             f"'{config.model.loss.kind}' is for {config.model.problem}; change one of them."
         )
-    tasks = config.tasks
-    if isinstance(tasks, EpisodesConfig | CollectedConfig):
-        # Any number that the heads of a pooling can share will do to see whether the parts fit.
-        tasks = tasks.presumed(getattr(getattr(config.model, "pooling", None), "heads", 1))
-    return dataclasses.replace(config, tasks=tasks).blank_model()
+    # Before the data are read, any width that the heads of a pooling can share will do.
+    tasks: Any = config.tasks.with_assumed_inputs(getattr(getattr(config.model, "pooling", None), "heads", 1))
+    return Experiment(dataclasses.replace(config, tasks=tasks)).blank_model()
 
 
 def _check_training(training: TrainingConfig) -> None:
     seeds = training.seeds
     if not seeds or len(set(seeds)) < len(seeds):
-        raise InvalidConfig(f"training.seeds = {list(seeds)}, but it must name at least one seed, and none twice.")
+        raise InvalidConfig(f"training.seeds = {list(seeds)}; name at least one seed, and none twice.")
     if training.end > training.steps:
-        raise InvalidConfig(f"training.stop = {training.stop} lies beyond training.steps = {training.steps}.")
+        raise InvalidConfig(f"training.stop = {training.stop} exceeds training.steps = {training.steps}.")
     if training.patience is not None and not training.validate_every:
-        raise InvalidConfig("training.patience waits for validation to improve; training.validate_every is 0.")
+        raise InvalidConfig("training.patience needs validation; training.validate_every is 0.")
     if training.validate_every % training.chunk:
         raise InvalidConfig(
             f"training.validate_every = {training.validate_every} must be a multiple of "

@@ -8,7 +8,8 @@ from typing import Any
 
 from ..errors import InvalidConfig, suggest
 from ..schema import merge, nested, to_table
-from .experiment import Config, parse_config
+from .config import Config
+from .experiment import parse_config
 
 
 def presets() -> list[str]:
@@ -17,17 +18,23 @@ def presets() -> list[str]:
 
 
 def load_config(source: str, settings: Sequence[str] = (), changes: Mapping[str, Any] | None = None) -> Config:
-    """A preset's name or the path of a TOML file, with `key.path=value` settings laid on top, and `changes` by key."""
+    """A checked configuration.
+
+    Args:
+        source: the name of a preset or the path of a TOML file.
+        settings: changes as text, `key.path=value` with the value in TOML.
+        changes: changes as values, by dotted key.
+    """
     return parse_config(_changed(_table(source), [*map(parse_setting, settings), *(changes or {}).items()]))
 
 
 def with_changes(config: Config, changes: Mapping[str, Any]) -> Config:
-    """A configuration with some settings changed, by key."""
+    """The configuration with `changes` by dotted key, checked again."""
     return parse_config(_changed(to_table(config), changes.items()))
 
 
 def _changed(table: Mapping[str, Any], changes: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    # Changes are joined first, so that their order does not matter where one of them names another kind.
+    # Joined first: a change of `kind` must not discard another change, whatever their order.
     joined: dict[str, Any] = {}
     for key, value in changes:
         joined = merge(joined, nested(key, value))
@@ -35,6 +42,7 @@ def _changed(table: Mapping[str, Any], changes: Iterable[tuple[str, Any]]) -> di
 
 
 def parse_toml(text: str, name: str) -> dict[str, Any]:
+    """TOML as a table; `name` is the source in the error message."""
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -42,7 +50,7 @@ def parse_toml(text: str, name: str) -> dict[str, Any]:
 
 
 def _table(source: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
-    """A preset or file as a table; `base` names the preset or file that it builds on, if not on the defaults."""
+    """A preset or file as a table, merged over its `base` (a preset or file), or over the defaults."""
     if source in above:
         raise InvalidConfig(f"'{source}' builds on itself: {' → '.join((*above, source))}.")
     if source in presets():
@@ -57,17 +65,17 @@ def _table(source: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
         raise InvalidConfig(f"unknown preset '{source}'; {suggest(source, presets())} A TOML file ends in .toml.")
     base = table.pop("base", None)
     if base is None:
-        # With the defaults below, a file or setting may name a part of a table without its kind.
+        # The defaults supply `kind`, so that a file or setting may change a part without naming it.
         return merge(to_table(Config()), table)
     if not isinstance(base, str):
         raise InvalidConfig(f"{source}: base = {base!r}, but it must be the name of a preset or TOML file.")
     if base.endswith(".toml"):
-        base = str(Path(source).parent / base)  # as seen from the file that names it
+        base = str(Path(source).parent / base)  # relative to the file that names it
     return merge(_table(base, (*above, source)), table)
 
 
 def parse_setting(setting: str) -> tuple[str, Any]:
-    """`key=value`, the value in TOML; a bare word is a string: model.activation=gelu."""
+    """`key=value` with the value in TOML; a bare word is a string: model.activation=gelu."""
     key, equals, value = setting.partition("=")
     if not equals or not key:
         raise InvalidConfig(f"'{setting}' must have the form key=value, for example training.steps=1000.")
@@ -79,7 +87,7 @@ def parse_setting(setting: str) -> tuple[str, Any]:
 
 
 def describe_preset(name: str) -> str:
-    """What the first line of a preset says of it, or of the one that it builds on."""
+    """The first comment line of a preset, or without one the name of its base and data."""
     text = (_preset_folder() / f"{name}.toml").read_text("utf-8")
     first = text.splitlines()[0]
     if first.startswith("# "):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..model.likelihoods import CrossEntropy, Gaussian, SquaredError
-from .values import Share
+from ..values import Share
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from ..model.metafun import MetaFun
 from ..model.regularisers import Regulariser, regularisers
 from ..model.stochastic import StochasticMetaFun
 from ..schema import Between
+from ..values import Activation, Count, NonNegative, Real
 from .losses import CrossEntropyConfig, GaussianConfig, SquaredErrorConfig
 from .parts import (
     AttentionConfig,
@@ -34,7 +35,6 @@ from .parts import (
     SquaredExponentialConfig,
     ZeroConfig,
 )
-from .values import Activation, Count, NonNegative, Real
 
 
 @dataclass(frozen=True)

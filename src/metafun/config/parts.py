@@ -16,7 +16,7 @@ from ..model.nn import MLP
 from ..model.pooling import Attention, DeepKernel, Mean, Pooling, SquaredExponential
 from ..model.stochastic import Latent
 from ..model.updates import ClasswiseUpdate, GradientUpdate, MLPUpdate, Update
-from .values import Count, Depth, Part, Positive, Share, Size
+from ..values import Count, Depth, Part, Positive, Share, Size
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A search space: where the settings of a trial are drawn from."""
+"""A search space: the range of each setting that a search decides."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,15 +9,20 @@ from typing import Any
 
 from ..errors import InvalidConfig, suggest
 from ..schema import flatten, parse, to_table
-from .experiment import Config
+from .config import Config
 from .load import parse_toml, with_changes
 
 
 @dataclass(frozen=True)
 class Range:
-    """One of `choices`, or a number between two others, both included.
+    """The values of one setting: exactly one of the four ranges is given, bounds included.
 
-    The settings in `also` get the same value, where the configuration has them.
+    Args:
+        choices: a list of values.
+        integers: least and most integer.
+        uniform: least and most number.
+        log_uniform: least and most number, uniform in the logarithm.
+        also: settings that get the same value, where the configuration has them.
     """
 
     choices: tuple[Any, ...] | None = None
@@ -28,16 +33,19 @@ class Range:
 
     @property
     def examples(self) -> tuple[Any, ...]:
-        """What must fit for all values to fit."""
+        """The choices, or the two bounds: if these are valid, so is every value."""
         given = (self.choices, self.integers, self.uniform, self.log_uniform)
         return next(values for values in given if values is not None)
 
 
 @dataclass(frozen=True)
 class Space:
-    """The settings that a search decides, each with its range; all others are those of `config`.
+    """A configuration and the settings of it that a search decides.
 
-    A range whose own setting is `fixed` may still decide what goes with it.
+    Args:
+        config: the configuration that all trials share.
+        ranges: the range of each setting.
+        fixed: settings that keep their value; their range may still decide the settings in `also`.
     """
 
     config: Config
@@ -47,29 +55,29 @@ class Space:
     def configure(self, values: Mapping[str, Any]) -> Config:
         """The configuration of one trial."""
         config = with_changes(self.config, {key: value for key, value in values.items() if key not in self.fixed})
-        there = flatten(to_table(config))
-        also = {other: value for key, value in values.items() for other in self.ranges[key].also if other in there}
+        settings = flatten(to_table(config))
+        also = {other: value for key, value in values.items() for other in self.ranges[key].also if other in settings}
         return with_changes(config, also)
 
-    def together(self, trials: Iterable[Mapping[str, Any]]) -> Config:
-        """One configuration for trials that differ in nothing but `numbers`: they vary."""
+    def combine(self, trials: Iterable[Mapping[str, Any]]) -> Config:
+        """One configuration for trials that differ only in `batchable` settings: each trial is a variant."""
         configs = [self.configure(values) for values in trials]
         tables = [flatten(to_table(config)) for config in configs]
         if len(configs) == 1:
             return configs[0]
         differ = [key for key in tables[0] if len({repr(table.get(key)) for table in tables}) > 1]
-        # Trials may come out the same; each is a variant nevertheless.
+        # Equal trials remain separate variants.
         keys = differ or ["training.learning_rate"]
         return with_changes(configs[0], {"vary": {key: tuple(table.get(key) for table in tables) for key in keys}})
 
     @cached_property
-    def numbers(self) -> set[str]:
-        """Settings whose values can be tried in one run."""
-        return {key for key, values in self.ranges.items() if self._varies(key, values.examples)}
+    def batchable(self) -> set[str]:
+        """Settings whose values can train as variants of one run."""
+        return {key for key, values in self.ranges.items() if self._is_batchable(key, values.examples)}
 
-    def _varies(self, key: str, examples: tuple[Any, ...]) -> bool:
+    def _is_batchable(self, key: str, examples: tuple[Any, ...]) -> bool:
         try:
-            self.together([{key: value} for value in examples])
+            self.combine([{key: value} for value in examples])
         except InvalidConfig:
             return False
         return all(isinstance(value, float) for value in examples)
@@ -81,7 +89,7 @@ def spaces() -> list[str]:
 
 
 def space_text(source: str) -> str:
-    """A shipped space, by its name, or a TOML file."""
+    """The TOML of a shipped space, by its name, or of a file."""
     if source in spaces():
         return (_folder() / f"{source}.toml").read_text("utf-8")
     if not source.endswith(".toml"):
@@ -93,26 +101,32 @@ def space_text(source: str) -> str:
 
 
 def load_space(source: str, config: Config, fixed: Iterable[str] = ()) -> Space:
-    """A shipped space's name or the path of a TOML file, without the settings that stay `fixed` as they are."""
+    """A checked search space.
+
+    Args:
+        source: the name of a shipped space or the path of a TOML file.
+        config: the configuration that trials start from.
+        fixed: settings of the space that keep the value of `config`.
+    """
     table = parse_toml(space_text(source), source)
     fixed = frozenset(fixed)
     for key in fixed - set(table):
-        raise InvalidConfig(f"{source} has no '{key}' that could stay fixed; {suggest(key, table)}")
-    there = flatten(to_table(config))
+        raise InvalidConfig(f"{source} has no setting '{key}' to fix; {suggest(key, table)}")
+    settings = flatten(to_table(config))
     ranges = {}
     for key, value in table.items():
-        if key not in there and key not in fixed:
-            raise InvalidConfig(f"{source}: the configuration has no setting '{key}'; {suggest(key, there)}")
+        if key not in settings and key not in fixed:
+            raise InvalidConfig(f"{source}: the configuration has no setting '{key}'; {suggest(key, settings)}")
         if not isinstance(value, Mapping):
             raise InvalidConfig(f"{source}: {key} = {value!r}, but it must be a table such as uniform = [0.0, 1.0].")
         found = _check(source, key, parse(Range, value, f"{key}."))
         if found.also or key not in fixed:
             ranges[key] = found
     if not ranges:
-        raise InvalidConfig(f"{source} leaves nothing to search for; give it a range, or fix less.")
+        raise InvalidConfig(f"{source} leaves no setting to search; add a range, or fix fewer settings.")
     if not config.training.validate_every or config.vary is not None:
         raise InvalidConfig(
-            "a search compares trials by validation: training.validate_every must not be 0, nor vary set."
+            "a search compares trials on validation: training.validate_every must not be 0, and vary must not be set."
         )
     space = Space(config, ranges, fixed)
     for key, values in ranges.items():
@@ -128,9 +142,11 @@ def _check(source: str, key: str, values: Range) -> Range:
         raise InvalidConfig(f"{source}: {key} must have one of {', '.join(kinds)}, not {len(given)} of them.")
     low, *rest = values.examples or (None,)
     if low is None:
-        raise InvalidConfig(f"{source}: {key} has no choices.")
+        raise InvalidConfig(f"{source}: {key} has an empty list of choices.")
     if given != ["choices"] and (rest[0] < low or (given == ["log_uniform"] and low <= 0)):
-        raise InvalidConfig(f"{source}: {key} = {list(values.examples)}: the least comes first, and has a logarithm.")
+        raise InvalidConfig(
+            f"{source}: {key} = {list(values.examples)}: the lower bound comes first and, for log_uniform, is positive."
+        )
     return values
 
 

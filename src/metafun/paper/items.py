@@ -1,13 +1,14 @@
-"""A table or figure is rows of cells; a cell is a configuration, a metric and the published value."""
+"""The paper's tables and figures as data: rows of cells; a cell is a configuration, a metric and the published value."""
 
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib import resources
 from typing import Any, Literal
 
-from ..config import Config, EpisodesConfig, load_config, parse_toml, with_changes
+from ..config import Config, Experiment, load_config, parse_toml, resolve, with_changes
 from ..config.space import space_text
 from ..errors import InvalidConfig, suggest
 from ..schema import flatten, parse, to_table
@@ -17,9 +18,14 @@ ITEMS = ("table1", "table2", "table3", "figure3", "figure4", "figure5")
 
 @dataclass(frozen=True)
 class Cell:
-    """`metric` of the model that `preset` with `settings` makes.
+    """One number of a table.
 
-    With a `search`, settings in that space are drawn anew, those aside that are `fixed`.
+    Args:
+        preset: configuration of the model.
+        metric: name of the metric in an evaluation.
+        settings: changes of the preset, as `key=value`.
+        search: search space from which settings are drawn anew, if any.
+        fixed: settings of that space that keep their value.
     """
 
     preset: str
@@ -31,7 +37,15 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """`published` has a mean and a standard deviation for each column, or nothing; `why` there are no cells."""
+    """One row of a table.
+
+    Args:
+        name: its title.
+        section: title of the part of the table that it belongs to.
+        published: mean and standard deviation of each column, or nothing.
+        cells: one for each column, or none.
+        why: the reason if there are no cells.
+    """
 
     name: str
     section: str = ""
@@ -42,7 +56,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Item:
-    """`percent`: values are shares, shown in per cent. `draw` says which figure the runs make."""
+    """One table or figure.
+
+    Args:
+        title: its title.
+        caption: text below the title.
+        columns: titles of the columns.
+        rows: its rows.
+        percent: whether values are shown in per cent.
+        draw: the kind of figure that the runs make.
+    """
 
     title: str
     caption: str
@@ -54,7 +77,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Address:
-    """The place of a cell."""
+    """The place of a cell: table or figure, row, column and metric."""
 
     item: str
     row: str
@@ -67,7 +90,15 @@ class Address:
 
 @dataclass(frozen=True)
 class Job:
-    """One training, by the paper's protocol and after a search where the cell says so, for all cells that it fills."""
+    """One training, for all cells that it fills.
+
+    Args:
+        config: what to train.
+        search: search space that is searched first, if any.
+        fixed: settings of the space that keep their value.
+        trials: trials of the search.
+        addresses: the cells.
+    """
 
     config: Config
     search: str | None
@@ -77,17 +108,24 @@ class Job:
 
     @property
     def protocol(self) -> bool:
-        return isinstance(self.config.tasks, EpisodesConfig)
+        """Whether the paper's protocol chooses the number of steps."""
+        return self.config.tasks.splits_classes
 
-    @property
+    @cached_property
+    def experiment(self) -> Experiment:
+        """The configuration resolved against its data; InvalidData where these are missing."""
+        return resolve(self.config)
+
+    @cached_property
     def key(self) -> str:
-        """A name for what is trained, whatever seeds are asked for."""
-        plain = to_table(with_changes(self.config, {"training.seeds": [0]}))
+        """A hash of what is trained, independent of the seeds."""
+        plain = to_table(replace(self.config, training=replace(self.config.training, seeds=(0,))))
         search = (space_text(self.search), self.fixed, self.trials) if self.search else None
         return hashlib.sha256(json.dumps((plain, search)).encode()).hexdigest()[:12]
 
 
 def load_item(name: str) -> Item:
+    """A table or figure by its name in `ITEMS`."""
     if name not in ITEMS:
         raise InvalidConfig(f"the paper has no '{name}'; {suggest(name, [*ITEMS, 'all'])}")
     text = (resources.files("metafun") / "paper" / f"{name}.toml").read_text("utf-8")
@@ -99,7 +137,7 @@ def load_item(name: str) -> Item:
 
 
 def cells(names: Iterable[str], only: str | None = None) -> Iterator[tuple[Address, Cell]]:
-    """All cells that can be measured, or those of the row `only`, or of all rows with that in their name."""
+    """All measurable cells of the items `names`; with `only`, those of the rows with this name or this in their name."""
     items = {name: load_item(name) for name in names}
     known = {row.name for item in items.values() for row in item.rows}
     chosen = known
@@ -123,12 +161,21 @@ def plan(
     data: Mapping[str, str] | None = None,
     changes: Mapping[str, Any] | None = None,
 ) -> list[Job]:
-    """What has to be trained: cells that ask for the same thing share one job. `data` stands in for data by name."""
+    """All jobs; cells with the same configuration share one.
+
+    Args:
+        names: tables and figures.
+        only: rows, as in `cells`.
+        seeds: number of seeds.
+        trials: trials of each search.
+        data: replacements of data sets, by name.
+        changes: settings to change wherever a configuration has them.
+    """
     found: dict[str, Job] = {}
     for address, cell in cells(names, only):
         config = load_config(cell.preset, cell.settings, {"training.seeds": list(range(seeds))})
-        if isinstance(config.tasks, EpisodesConfig):
-            config = with_changes(config, {"tasks.data": (data or {}).get(config.tasks.data, config.tasks.data)})
+        if replacement := (data or {}).get(config.tasks.data):
+            config = with_changes(config, {"tasks.data": replacement})
         job = Job(with_changes(config, _that_fit(config, changes or {})), cell.search, cell.fixed, trials, (address,))
         there = found.get(job.key)
         addresses = (*there.addresses, address) if there else (address,)
@@ -137,6 +184,6 @@ def plan(
 
 
 def _that_fit(config: Config, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the changes whose settings the configuration has."""
+    """The changes whose settings the configuration has."""
     settings: Sequence[str] = list(flatten(to_table(config)))
     return {key: value for key, value in changes.items() if key in settings}

@@ -1,4 +1,4 @@
-"""results/paper.jsonl: one line for each cell and seed, appended as soon as it is known."""
+"""results/paper.jsonl: one line for each cell and seed, appended as soon as it is measured."""
 
 import json
 from collections.abc import Iterable
@@ -13,7 +13,23 @@ from .items import Address
 
 @dataclass(frozen=True)
 class Measured:
-    """A cell's value for one seed, None if not finite, and where it comes from. `found` is what a search chose."""
+    """A cell's value for one seed, and all facts needed to repeat it.
+
+    Args:
+        item, row, column, metric: the address of the cell.
+        seed: seed of the model.
+        value: None if it was not finite.
+        interval: half of the 95 % interval of the mean over the test tasks.
+        tasks: number of test tasks.
+        job: hash of what was trained.
+        data: fingerprint of the data.
+        version: of metafun.
+        device: kind of device.
+        seconds: of training.
+        date: ISO date.
+        command: the command that measures the cell again.
+        found: settings that a search chose.
+    """
 
     item: str
     row: str
@@ -38,7 +54,7 @@ class Measured:
 
 
 class Results:
-    """The file in a folder. What a crash left broken at its end is passed over, and goes when a line is added."""
+    """The results file in `folder`. A last line broken by a crash is skipped, and removed by the next `append`."""
 
     def __init__(self, folder: Path):
         self.path = folder / "paper.jsonl"
@@ -53,7 +69,7 @@ class Results:
                 entry = json.loads(line)
             except (ValueError, RecursionError):
                 if line.endswith("\n"):
-                    raise InvalidResults(f"{self.path}, line {number} is not JSON; take it out.") from None
+                    raise InvalidResults(f"{self.path}, line {number} is not JSON; remove it.") from None
                 break
             try:
                 self.lines.append(parse(Measured, entry))
@@ -63,12 +79,12 @@ class Results:
         self.broken = text.rstrip("\n") != self._whole.rstrip("\n")
 
     def seeds(self, address: Address, job: str, data: str) -> set[int]:
-        """The seeds of a cell that were measured with that configuration and those data."""
+        """The seeds of a cell measured with the configuration `job` and the data fingerprint `data`."""
         found = (line for line in self.lines if line.address == address and (line.job, line.data) == (job, data))
         return {line.seed for line in found}
 
     def append(self, lines: Iterable[Measured]) -> None:
-        """To what the file holds now: other processes may have added to it."""
+        """Adds lines to the current content of the file, which other processes may have extended."""
         added = "".join(json.dumps(asdict(line)) + "\n" for line in lines)
         with locked(self.path.parent, wait=True):
             self._read()
@@ -76,7 +92,7 @@ class Results:
             self._read()
 
     def latest(self, item: str, row: str, column: str) -> list[Measured]:
-        """All seeds of a cell's last job."""
+        """All seeds of the latest job of a cell."""
         lines = [line for line in self.lines if (line.item, line.row, line.column) == (item, row, column)]
         newest = {line.seed: line for line in lines if line.job == lines[-1].job}
         return [newest[seed] for seed in sorted(newest)]

@@ -1,74 +1,104 @@
-"""Figures for people."""
+"""Figures for people, one file a kind. `draw` makes all figures of a run."""
 
-import dataclasses
 from collections.abc import Mapping
+from functools import singledispatch
 from pathlib import Path
 
-from ..config import CurvesConfig, EpisodesConfig, SinusoidConfig
-from ..errors import InvalidRun
+from ..errors import InvalidConfig, InvalidRun
 from ..model.likelihoods import Gaussian
 from ..model.stochastic import StochasticMetaFun
-from ..tasks import Curves, Sinusoid
-from ..training.run_folder import Run
-from .classification import plot_episodes, plot_weights
-from .regression import plot_comparison, plot_curves, plot_samples, plot_updates
-from .training import plot_training
-from .trust import plot_reliability
+from ..tasks import Curves, CurveTasks, EpisodeTasks, Sinusoid, SinusoidTasks, TaskSource
+from ..training.run import Run
+from .calibration import RELIABILITY_FILE, plot_reliability
+from .classification import EPISODES_FILE, WEIGHTS_FILE, plot_episodes, plot_weights
+from .regression import (
+    CURVES_FILE,
+    SAMPLES_FILE,
+    UPDATES_FILE,
+    plot_comparison,
+    plot_curves,
+    plot_samples,
+    plot_updates,
+)
+from .training import TRAINING_FILE, plot_training
 
-__all__ = [
-    "compare",
-    "curves",
-    "draw",
-    "plot_comparison",
-    "plot_curves",
-    "plot_episodes",
-    "plot_reliability",
-    "plot_samples",
-    "plot_training",
-    "plot_updates",
-    "plot_weights",
-]
+FILES = (
+    RELIABILITY_FILE,
+    EPISODES_FILE,
+    WEIGHTS_FILE,
+    CURVES_FILE,
+    SAMPLES_FILE,
+    UPDATES_FILE,
+    TRAINING_FILE,
+)
 
 
 def draw(run: Run) -> dict[str, Path]:
-    """All figures of a run, the one that shows predictions first."""
-    config, model, seed, figures = run.config, run.model(), run.config.evaluation.seed, {}
-    if isinstance(config.tasks, EpisodesConfig):
-        _, tasks = next(config.tasks.test(config.evaluation))
-        if (image := config.tasks.table().image) is not None:
-            figures["episodes"] = plot_episodes(model, tasks, image, seed, run.path / "episodes.png")
-            few = dataclasses.replace(config.evaluation, ways=(min(tasks.ways, 5),), shots=(min(tasks.shots, 3),))
-            _, tasks = next(config.tasks.test(few))
-            if (weights := plot_weights(model, tasks, image, seed, run.path / "weights.png")) is not None:
-                figures["weights"] = weights
-        figures["reliability"] = plot_reliability(run.models(), config, run.path / "reliability.png")
-    elif isinstance(config.tasks, CurvesConfig):
-        figures["curves"] = curves(run, run.path / "curves.png")
-        if isinstance(model, StochasticMetaFun):
-            figures["samples"] = plot_samples(model, config.tasks.training(), seed, run.path / "samples.png")
-        if isinstance(model.likelihood, Gaussian):
-            figures["reliability"] = plot_reliability(run.models(), config, run.path / "reliability.png")
-    elif isinstance(config.tasks, SinusoidConfig):
-        figures["updates"] = plot_updates(model, config.tasks.training(), seed, run.path / "updates.png")
-    return figures | {"training": plot_training(run.metrics(), run.path / "training.png")}
+    """All figures of a run, by name; the one that shows predictions comes first."""
+    figures = _predictions(run.experiment.tasks, run)
+    return figures | {"training": plot_training(run.metrics(), run.path / TRAINING_FILE)}
+
+
+def remove_figures(folder: Path) -> None:
+    """Removes the figures that `draw` left in a run folder."""
+    for name in FILES:
+        (folder / name).unlink(missing_ok=True)
+
+
+@singledispatch
+def _predictions(tasks: TaskSource, run: Run) -> dict[str, Path]:
+    return {}
+
+
+@_predictions.register(EpisodeTasks)
+def _(tasks: EpisodeTasks, run: Run) -> dict[str, Path]:
+    figures, seed = {}, run.experiment.evaluation.seed
+    if (image := tasks.table().image) is not None:
+        model = run.model()
+        _, episodes = next(run.experiment.test_tasks())
+        figures["episodes"] = plot_episodes(model, episodes, image, seed, run.path / EPISODES_FILE)
+        _, small = next(tasks.test(ways=[min(episodes.ways, 5)], shots=[min(episodes.shots, 3)]))
+        if (weights := plot_weights(model, small, image, seed, run.path / WEIGHTS_FILE)) is not None:
+            figures["weights"] = weights
+    return figures | {"reliability": plot_reliability(run.models(), run.experiment, run.path / RELIABILITY_FILE)}
+
+
+@_predictions.register(CurveTasks)
+def _(tasks: CurveTasks, run: Run) -> dict[str, Path]:
+    model, seed = run.model(), run.experiment.evaluation.seed
+    figures = {"curves": plot_curves(model, tasks.training(), seed, run.path / CURVES_FILE)}
+    if isinstance(model, StochasticMetaFun):
+        figures["samples"] = plot_samples(model, tasks.training(), seed, run.path / SAMPLES_FILE)
+    if isinstance(model.likelihood, Gaussian):
+        figures["reliability"] = plot_reliability(run.models(), run.experiment, run.path / RELIABILITY_FILE)
+    return figures
+
+
+@_predictions.register(SinusoidTasks)
+def _(tasks: SinusoidTasks, run: Run) -> dict[str, Path]:
+    seed = run.experiment.evaluation.seed
+    return {"updates": plot_updates(run.model(), tasks.training(), seed, run.path / UPDATES_FILE)}
 
 
 def compare(runs: Mapping[str, Run], path: Path) -> Path:
-    """The predictions of several runs on the same sinusoids, update by update."""
-    waves = [_sinusoids(run) for run in runs.values()]
+    """The predictions of several runs on the same sinusoids, update by update.
+
+    Args:
+        runs: runs on sinusoids, by the title of their column.
+        path: the figure, .png, .svg or .pdf.
+    """
+    if path.suffix not in (".png", ".svg", ".pdf"):
+        raise InvalidConfig(f"--out {path}: a figure is a .png, .svg or .pdf file.")
+    waves = [run.experiment.tasks.training() for run in runs.values()]
+    for run, tasks in zip(runs.values(), waves, strict=True):
+        if not isinstance(tasks, Sinusoid):
+            raise InvalidRun(f"{run.path} was not trained on sinusoids; only such runs can be compared.")
     models = {name: run.model() for name, run in runs.items()}
-    return plot_comparison(models, waves[0], next(iter(runs.values())).config.evaluation.seed, path)
+    return plot_comparison(models, waves[0], next(iter(runs.values())).experiment.evaluation.seed, path)
 
 
 def curves(run: Run, path: Path) -> Path:
-    """What a run predicts of curves, beside the exact GP."""
-    tasks = run.config.tasks.training()
+    """The predictions of a run on curves of a Gaussian process, beside the exact posterior."""
+    tasks = run.experiment.tasks.training()
     assert isinstance(tasks, Curves)
-    return plot_curves(run.model(), tasks, run.config.evaluation.seed, path)
-
-
-def _sinusoids(run: Run) -> Sinusoid:
-    tasks = run.config.tasks.training()
-    if not isinstance(tasks, Sinusoid):
-        raise InvalidRun(f"{run.path} was not trained on sinusoids; runs are compared on those only.")
-    return tasks
+    return plot_curves(run.model(), tasks, run.experiment.evaluation.seed, path)

@@ -1,9 +1,22 @@
-"""Task distributions: modules with `sample(key) -> Task`, drawn on the device."""
+"""What to learn from: a `TaskSource` describes tasks (its fields are settings), a `TaskDistribution` draws them."""
 
-from .base import Tasks
-from .collected import Collected, MeanStdScaling
-from .curves import Curves
-from .episodes import Episodes
-from .sinusoid import Sinusoid
+from .any_table import TableTasks
+from .base import TaskDistribution, TaskSource
+from .collected import Collected, CollectedTasks
+from .curves import Curves, CurveTasks
+from .episodes import Episodes, EpisodeTasks
+from .sinusoid import Sinusoid, SinusoidTasks
 
-__all__ = ["Collected", "Curves", "Episodes", "MeanStdScaling", "Sinusoid", "Tasks"]
+__all__ = [
+    "Collected",
+    "CollectedTasks",
+    "CurveTasks",
+    "Curves",
+    "EpisodeTasks",
+    "Episodes",
+    "Sinusoid",
+    "SinusoidTasks",
+    "TableTasks",
+    "TaskDistribution",
+    "TaskSource",
+]

@@ -1,6 +1,9 @@
-"""Regression tasks that were collected: rows (x, y) of a table, grouped by task."""
+"""Collected regression tasks: the rows (x, y) of a table, grouped by task."""
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, Self
 
 import equinox as eqx
 import jax
@@ -9,16 +12,25 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..data import Table
-from ..errors import InvalidData
+from ..errors import InvalidConfig, InvalidData
 from ..model.task import Points, Task
-from .base import Tasks
-from .rows import Rows, choose, of_splits
+from ..values import Count, Positive, Real, Size
+from .base import TaskDistribution, TaskSource, check_ranges
+from .rows import absolute, choose, open_unchanged, rows_of
+from .scaling import MeanStdScaling, TaskScaling
 
 
-class Collected(Tasks):
-    """Some rows of one task: n context points, n uniform in `context` = (least, most), and up to `targets` others.
+class Collected(TaskDistribution):
+    """Some rows of one task as context and target. A small task has a smaller context, so that a target remains.
 
-    A task with few rows has a smaller context, so that a target is left.
+    Args:
+        rows: scaled rows (x, y), grouped by task.
+        starts: index of the first row of each task.
+        counts: rows of each task.
+        largest: rows of the largest task.
+        outputs: number of last columns that are y.
+        context: (least, most) context points n, uniform.
+        targets: most targets.
     """
 
     rows: Float[Array, "rows dxy"]
@@ -31,75 +43,132 @@ class Collected(Tasks):
 
     @classmethod
     def over(
-        cls, table: Table, split: str, *, outputs: int, context: tuple[int, int], targets: int, scale: "MeanStdScaling"
+        cls, table: Table, split: str, *, outputs: int, context: tuple[int, int], targets: int, scaling: MeanStdScaling
     ) -> "Collected":
-        """Tasks of a split, every column scaled."""
+        """The tasks of a split, with all columns scaled; InvalidData if a task is too small."""
         check(table, split, outputs)
-        rows, starts, counts = of_splits(table, split)
-        return cls(
-            rows=jax.device_put(np.asarray(scale(rows), np.float32)),
-            starts=jnp.asarray(starts),
-            counts=jnp.asarray(counts),
-            largest=int(counts.max()),
-            outputs=outputs,
-            context=context,
-            targets=targets,
-        )
+        rows, starts, counts = rows_of(table, split)
+        scaled = jax.device_put(np.asarray(scaling(rows), np.float32))
+        places = (jnp.asarray(starts), jnp.asarray(counts))
+        return cls(scaled, *places, int(counts.max()), outputs=outputs, context=context, targets=targets)
 
     def sample(self, key: PRNGKeyArray) -> Task:
         key_task, key_rows, key_n = jax.random.split(key, 3)
         least, most = self.context
         task = jax.random.randint(key_task, (), 0, len(self.counts))
-        count, room = self.counts[task], min(most + self.targets, self.largest)
-        drawn = self.rows[self.starts[task] + choose(key_rows, jnp.arange(self.largest) < count, room)]
+        count, size = self.counts[task], min(most + self.targets, self.largest)
+        drawn = self.rows[self.starts[task] + choose(key_rows, jnp.arange(self.largest) < count, size)]
         x, y = jnp.split(drawn, [drawn.shape[1] - self.outputs], axis=1)
         n = jax.random.randint(key_n, (), jnp.minimum(least, count - 1), jnp.minimum(most, count - 1) + 1)
         # The first n rows are the context and the next ones the target, as far as the task has rows.
-        i = jnp.arange(room)
+        i = jnp.arange(size)
         context, target = Points(x, y, i < n), Points(x, y, (n <= i) & (i < jnp.minimum(n + self.targets, count)))
         return Task(jax.tree.map(lambda a: a[:most], context), target)
 
-    def oracle(self, key: PRNGKeyArray, task: Task) -> None:
-        return None
-
-
-class MeanStdScaling(eqx.Module):
-    """(columns − mean) / deviation: what a model is given has mean 0 and deviation 1 over all tasks."""
-
-    mean: tuple[float, ...] = eqx.field(static=True)
-    deviation: tuple[float, ...] = eqx.field(static=True)
-
-    @classmethod
-    def of(cls, rows: np.ndarray) -> "MeanStdScaling":
-        rows = np.asarray(rows, np.float64)
-        deviation = rows.std(0)
-        # A column that never changes is left where it is.
-        deviation[deviation <= 1e-12 * np.abs(rows).max(0)] = 1.0
-        return cls(tuple(rows.mean(0).tolist()), tuple(deviation.tolist()))
-
-    def __call__(self, rows: Rows) -> Rows:
-        return (rows - np.array(self.mean)) / np.array(self.deviation)
-
-    def __getitem__(self, columns: slice) -> "MeanStdScaling":
-        return MeanStdScaling(self.mean[columns], self.deviation[columns])
-
-    def back(self, rows: Rows) -> Rows:
-        return rows * np.array(self.deviation) + np.array(self.mean)
-
 
 def check(table: Table, split: str, outputs: int) -> None:
-    """InvalidData if a task has no row to learn from and one to be judged on, or no inputs."""
+    """InvalidData if the table has no inputs, or a task has fewer than two rows."""
     where = f"data '{table.name}', {split}"
-    if table.features.shape[1] <= outputs:
-        raise InvalidData(
-            f"{where}: {table.features.shape[1]} columns, of which the last {outputs} are outputs, leave no inputs."
-        )
+    columns = table.features.shape[1]
+    if columns <= outputs:
+        raise InvalidData(f"{where}: {columns} columns, of which the last {outputs} are outputs, leave no inputs.")
     small = [f"'{rows.name}'" for rows in table.split(split) if rows.count < 2]
     if small:
+        more = f" and {len(small) - 5} more" if len(small) > 5 else ""
         raise InvalidData(
-            f"{where}: a task needs two rows, one to learn from and one to be judged on, and {_some(small)} has one."
+            f"{where}: a task needs at least two rows, one for the context and one for the target; "
+            f"{', '.join(small[:5])}{more} has one."
         )
 
 
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+@dataclass(frozen=True)
+class CollectedTasks(TaskSource):
+    """Regression tasks from a table of rows (x, y), grouped by task. All columns are standardised.
+
+    Args:
+        data: name or path of the table.
+        outputs: number of last columns that are y.
+        context: least and most context points.
+        targets: most targets.
+        mean: mean of each column over all training tasks; filled in when a run begins.
+        deviation: standard deviation of each column; filled in when a run begins.
+        fingerprint: SHA-256 of the table; filled in when a run begins.
+    """
+
+    kind: Literal["collected"] = "collected"
+    data: str = ""
+    outputs: Count = 1
+    context: tuple[Size, Size] = (1, 32)
+    targets: Count = 32
+    mean: tuple[Real, ...] | None = None
+    deviation: tuple[Positive, ...] | None = None
+    fingerprint: str | None = None
+
+    problem = "regression"
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        return len(self._columns.mean) - self.outputs, self.outputs
+
+    @property
+    def trained_on(self) -> str:
+        return f"{self.data}, train"
+
+    @property
+    def tested_on(self) -> str:
+        return f"{self.data}, test"
+
+    def check(self, validates: bool) -> None:
+        check_ranges(self, "context")
+        if self.mean is not None and not self.outputs < len(self.mean) == len(self.deviation or ()):
+            raise InvalidConfig("tasks.mean and tasks.deviation must have one number for each input and output.")
+
+    def resolve(self, validates: bool) -> Self:
+        if self.mean is not None and self.deviation is not None and self.fingerprint is not None:
+            return self
+        if not self.data:
+            raise InvalidConfig("tasks.data is empty; name the table of tasks, with tasks.data or --data.")
+        table = open_unchanged(self.data, self.fingerprint)
+        for split in ("train", "val")[: 1 + validates]:
+            check(table, split, self.outputs)
+        columns = MeanStdScaling.of(rows_of(table, "train")[0])
+        return dataclasses.replace(
+            self,
+            data=absolute(self.data),
+            mean=columns.mean,
+            deviation=columns.deviation,
+            fingerprint=table.fingerprint,
+        )
+
+    def with_assumed_inputs(self, columns: int) -> Self:
+        if self.mean is not None:
+            return self
+        count = columns + self.outputs
+        return dataclasses.replace(self, mean=(0.0,) * count, deviation=(1.0,) * count)
+
+    def training(self) -> Collected:
+        return self._tasks("train", self.context, self.targets)
+
+    def validation(self) -> Collected:
+        return self._tasks("val", self.context, self.targets)
+
+    def test(
+        self, *, shots: Sequence[int] | None = None, ways: Sequence[int] | None = None, targets: int | None = None
+    ) -> Iterator[tuple[str, TaskDistribution]]:
+        """Errors are in standard deviations of the outputs."""
+        m = targets or self.targets
+        return self._by_context_size(shots, ways, lambda context: self._tasks("test", context or self.context, m))
+
+    def scaling(self, X: np.ndarray, Y: np.ndarray | None) -> TaskScaling:
+        dx = self.sizes[0]
+        return TaskScaling(self._columns[:dx], self._columns[dx:])
+
+    def _tasks(self, split: str, context: tuple[int, int], targets: int) -> Collected:
+        table, y = open_unchanged(self.data, self.fingerprint), self.outputs
+        return Collected.over(table, split, outputs=y, context=context, targets=targets, scaling=self._columns)
+
+    @property
+    def _columns(self) -> MeanStdScaling:
+        if self.mean is None or self.deviation is None:
+            raise InvalidConfig("tasks.mean is not known before the data are read; resolve the configuration.")
+        return MeanStdScaling(self.mean, self.deviation)

@@ -1,4 +1,4 @@
-"""Gaussian processes: kernels, and exact inference with hyperparameters that are known."""
+"""Gaussian processes: kernels, and exact inference with known hyperparameters."""
 
 import functools
 import math
@@ -13,12 +13,17 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from ..model.likelihoods import Normal
 from ..model.task import Points
 
-# The least noise variance, relative to that of the process: below it float32 cannot factorise K at repeated inputs.
+# Least noise variance relative to the process: with less, float32 cannot factorise K at repeated inputs.
 LEAST_NOISE = 1e-5
 
 
 class Kernel(eqx.Module):
-    """The covariance k(x, x')."""
+    """The covariance k(x, x').
+
+    Args:
+        scale: standard deviation s of the process.
+        lengthscale: length scale ℓ.
+    """
 
     scale: Float[Array, ""]
     lengthscale: Float[Array, ""]
@@ -57,7 +62,12 @@ KERNELS = {"rbf": RBF, "matern52": Matern52, "periodic": Periodic}
 
 
 class GaussianProcess(eqx.Module):
-    """y = f(x) + ε with f ∼ GP(0, k) and ε ∼ 𝒩(0, σ²)."""
+    """y = f(x) + ε with f ∼ GP(0, k) and ε ∼ 𝒩(0, σ²).
+
+    Args:
+        kernel: k.
+        noise: σ.
+    """
 
     kernel: Kernel
     noise: Float[Array, ""]
@@ -68,7 +78,7 @@ class GaussianProcess(eqx.Module):
         return root @ jax.random.normal(key, (len(x), 1), x.dtype)
 
     def predict(self, context: Points, x: Float[Array, "m dx"]) -> Normal:
-        """P(y|x, context), each x by itself: the factorised prediction that neural processes aim at."""
+        """P(y|x, context), the marginal of each x: the factorised prediction that neural processes approximate."""
         root = self._root(context.x, context.mask)
         y = jnp.where(context.mask[:, None], context.y, 0)
         cross = jnp.where(context.mask, self.kernel(x, context.x), 0)
@@ -78,7 +88,7 @@ class GaussianProcess(eqx.Module):
         return Normal(mean, jnp.sqrt(jnp.maximum(prior - jnp.square(half).sum(0), least))[:, None])
 
     def log_prob(self, points: Points) -> Float[Array, ""]:
-        """log P(y₁, …, yₙ|x₁, …, xₙ), jointly; of targets given a context it is a difference of two of these."""
+        """log P(y₁, …, yₙ|x₁, …, xₙ), jointly. For targets given a context, take the difference of two."""
         root = self._root(points.x, points.mask)
         z = _solve(root, jnp.where(points.mask[:, None], points.y, 0))
         count = points.mask.sum()
@@ -88,14 +98,13 @@ class GaussianProcess(eqx.Module):
         return jnp.maximum(self.noise**2, LEAST_NOISE * self.kernel.scale**2)
 
     def _root(self, x: Float[Array, "n dx"], mask: Bool[Array, " n"]) -> Float[Array, "n n"]:
-        """The Cholesky factor of K + σ²I, with a row of the identity for each point that the mask leaves out."""
+        """The Cholesky factor of K + σ²I, with a row of the identity for each masked point."""
         there = mask[:, None] & mask
         covariance = jnp.where(there, self.kernel(x, x), 0) + jnp.diag(jnp.where(mask, self._variance(), 1))
         return _cholesky(covariance)
 
 
-# On the CPU the two below go column by column, without LAPACK: it waits for threads that, where tasks are spread over
-# several CPU devices, wait for it.
+# On the CPU, the next two functions avoid LAPACK, whose threads deadlock with those of several CPU devices.
 
 
 def _cholesky(a: Float[Array, "n n"]) -> Float[Array, "n n"]:
@@ -128,5 +137,5 @@ def _solve(root: Float[Array, "n n"], b: Float[Array, "n m"]) -> Float[Array, "n
 
 
 def _squares(x: Float[Array, "m dx"], y: Float[Array, "n dx"]) -> Float[Array, "m n"]:
-    # From differences and not from inner products: points that nearly coincide keep their distance in float32.
+    # Differences, not inner products: float32 would lose the distance of nearby points.
     return jnp.square(x[:, None] - y).sum(-1)

@@ -1,4 +1,4 @@
-"""How rows of a table become the x of a task: features of length one, or the pixels of an image."""
+"""From stored rows to the inputs of a task: features of length one, or the pixels of an image."""
 
 import math
 from abc import abstractmethod
@@ -9,14 +9,15 @@ import jax.numpy as jnp
 from jax.scipy.ndimage import map_coordinates
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from .rows import Rows
+from .scaling import Rows
 
 
 class RowTransform(eqx.Module):
-    """What is done to the rows of a task as it is drawn. A class can be there in several `copies`, each a class."""
+    """Applied to the rows of a task as it is drawn."""
 
     @property
     def copies(self) -> int:
+        """How many classes the transform makes of one, e.g. one for each rotation."""
         return 1
 
     @abstractmethod
@@ -26,7 +27,11 @@ class RowTransform(eqx.Module):
 
 
 class UnitLength(RowTransform):
-    """Features scaled to length one, with normal `noise` of that length (in the root mean square), scaled again."""
+    """Features of length one.
+
+    Args:
+        noise: root mean square length of the normal noise that is added; the sum is scaled to length one again.
+    """
 
     noise: float = eqx.field(static=True, default=0.0)
 
@@ -40,9 +45,12 @@ class UnitLength(RowTransform):
 
 
 class Pixels(RowTransform):
-    """Pixels from 0 to 1. With `rotations`, a class is there four times, turned by multiples of 90°.
+    """Pixels from 0 to 1.
 
-    With `jitter`, every image is turned, stretched, slanted and moved a little, each by itself.
+    Args:
+        image: height and width.
+        rotations: make four classes of each, rotated by multiples of 90°.
+        jitter: strength of a random affine map, drawn for each image.
     """
 
     image: tuple[int, int] = eqx.field(static=True)
@@ -67,7 +75,7 @@ class Pixels(RowTransform):
 
 
 def jittered(image: Float[Array, "a b c"], jitter: float, key: PRNGKeyArray) -> Float[Array, "a b c"]:
-    """The image through a random affine map: normal with deviation `jitter` around 1 in units of half the image."""
+    """The image under a random affine map: identity + `jitter` · normal numbers, in units of half the image."""
     key_matrix, key_shift = jax.random.split(key)
     size = jnp.asarray(image.shape[:2])
     half = (size - 1) / 2

@@ -1,18 +1,35 @@
-"""Rows of a table, and how some of them are drawn without repetition, on the device."""
+"""Rows of a table, and random draws of them without repetition, on the device."""
+
+import os
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
-from ..data import Table
-from .scaling import Rows
-
-__all__ = ["Rows", "choose", "of_splits"]
+from ..data import Table, open_table
+from ..errors import InvalidData
 
 
-def of_splits(table: Table, *splits: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The rows of the classes (or tasks) of some splits, one after the other; where each begins, how many it has."""
+def open_unchanged(data: str, fingerprint: str | None) -> Table:
+    """The data set `data`; InvalidData if its fingerprint is another one."""
+    table = open_table(data)
+    if fingerprint not in (None, table.fingerprint):
+        raise InvalidData(
+            f"data '{data}' have changed since this run began; restore them, train again with --overwrite, or "
+            "evaluate with --data NAME."
+        )
+    return table
+
+
+def absolute(data: str) -> str:
+    """A path made absolute, so that a run works from any folder; a name stays a name."""
+    return str(Path(data).expanduser().resolve()) if os.sep in data or data.endswith(".npz") else data
+
+
+def rows_of(table: Table, *splits: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The rows of all classes (or tasks) of some splits; the index of the first row of each class; its row count."""
     classes = table.split(*splits)
     counts = np.array([rows.count for rows in classes])
     rows = np.concatenate([table.features[rows.start : rows.start + rows.count] for rows in classes])
@@ -22,7 +39,7 @@ def of_splits(table: Table, *splits: str) -> tuple[np.ndarray, np.ndarray, np.nd
 def choose(key: PRNGKeyArray, allowed: Bool[Array, "*batch n"], k: int) -> Int[Array, "*batch k"]:
     """k different allowed indices in random order: those of the k largest of n random numbers.
 
-    Where fewer are allowed, they come first.
+    Where fewer than k are allowed, they come first.
     """
     numbers = (jax.random.bits(key, allowed.shape, jnp.uint32) >> 1).astype(jnp.int32)
     return jax.lax.top_k(jnp.where(allowed, numbers, -1), k)[1]

@@ -1,74 +1,108 @@
-"""How rows from outside become what a model is given, and how its answers become what was asked for."""
+"""How a user's rows are scaled for a model, and its predictions back to the user's units."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-# Of the caller's kind: of NumPy in double precision for data from outside, or of JAX where a program is compiled.
+# NumPy in double precision for a user's data, JAX inside a compiled program.
 Rows = TypeVar("Rows", np.ndarray, Array)
 
-# The distance of the quartiles of a normal distribution, in standard deviations.
-QUARTILES = 1.349
-# In units of the scale: up to here numbers stay what they are, more or less; beyond, only their logarithm counts.
+# The interquartile range of a normal distribution, in standard deviations.
+INTERQUARTILE_RANGE = 1.349
+# `compress_tails` is nearly linear up to here, in units of the scale, and logarithmic beyond.
 LINEAR_RANGE = 3.0
-# Outputs stop to count here.
+# Outputs are clipped here, in units of the scale.
 OUTPUT_CLIP = 15.0
-# A principal component with less of the variance of the first is none.
+# Principal components with a smaller share of the variance of the first are dropped.
 MIN_VARIANCE_RATIO = 1e-4
 
 
 class OutputScaling(Protocol):
-    """Outputs as a model has them, and back."""
+    """y in the model's units, and back. `deviation` is the model's unit in the user's units."""
 
     @property
     def deviation(self) -> Any: ...
 
     def __call__(self, rows: Rows) -> Rows: ...
 
-    def back(self, rows: Rows) -> Rows: ...
+    def inverse(self, rows: Rows) -> Rows: ...
 
 
 @dataclass(frozen=True)
 class TaskScaling:
-    """What is done to inputs and outputs of one task."""
+    """The scaling of one task.
 
-    inputs: Callable[[Any], Any]
+    Args:
+        scale_inputs: x in the user's units to x in the model's units.
+        outputs: the same for y, with its inverse.
+    """
+
+    scale_inputs: Callable[[Any], Any]
     outputs: OutputScaling
 
 
 @dataclass(frozen=True)
+class MeanStdScaling:
+    """(columns − mean) / deviation.
+
+    Args:
+        mean: one number a column.
+        deviation: one positive number a column.
+    """
+
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+
+    @classmethod
+    def of(cls, rows: np.ndarray) -> Self:
+        """The mean and standard deviation of each column; constant columns are only centred."""
+        rows = np.asarray(rows, np.float64)
+        deviation = rows.std(0)
+        deviation[deviation <= 1e-12 * np.abs(rows).max(0)] = 1.0
+        return cls(tuple(rows.mean(0).tolist()), tuple(deviation.tolist()))
+
+    def __call__(self, rows: Rows) -> Rows:
+        return (rows - np.array(self.mean)) / np.array(self.deviation)
+
+    def __getitem__(self, columns: slice) -> "MeanStdScaling":
+        return MeanStdScaling(self.mean[columns], self.deviation[columns])
+
+    def inverse(self, rows: Rows) -> Rows:
+        return rows * np.array(self.deviation) + np.array(self.mean)
+
+
+UNSCALED = TaskScaling(lambda x: x, MeanStdScaling((0.0,), (1.0,)))
+
+
+@dataclass(frozen=True)
 class RobustScaling:
-    """Columns by the robust statistics of a context. NaN is missing, and stays so."""
+    """(columns − median) / (interquartile range / 1.349), measured on a context. NaN is missing, and stays NaN."""
 
     middle: Any
     deviation: Any
 
     @classmethod
     def of(cls, rows: Rows) -> Self:
-        """Median and distance of the quartiles, or where these agree the standard deviation.
-
-        A column that does not differ tells nothing: it is missing.
-        """
+        """The standard deviation replaces an interquartile range of 0. A constant column becomes missing."""
         middle, width = cls._measure(rows)
-        return cls(middle, _library(rows).where(width > 0, width, np.nan))
+        return cls(middle, rows.__array_namespace__().where(width > 0, width, np.nan))
 
     @staticmethod
     def _measure(rows: Rows) -> tuple[Rows, Rows]:
-        """The middle, and the width, 0 where nothing differs."""
-        xp = _library(rows)
-        # A column that nothing is known of would make NumPy warn.
+        """The median and the width of each column; the width of a constant column is 0."""
+        xp = rows.__array_namespace__()
+        # NumPy warns of columns that are missing throughout.
         known = xp.where((~xp.isnan(rows)).any(0), rows, 0.0)
-        # NumPy takes one column after the other where entries may be missing, which is slow.
-        is_whole = xp is np and not np.isnan(known).any()
-        low, middle, high = (xp.quantile if is_whole else xp.nanquantile)(known, np.array([0.25, 0.5, 0.75]), axis=0)
+        # NumPy's nanquantile loops over columns in Python.
+        is_complete = xp is np and not np.isnan(known).any()
+        quantile = xp.quantile if is_complete else xp.nanquantile
+        low, middle, high = quantile(known, np.array([0.25, 0.5, 0.75]), axis=0)
         with np.errstate(over="ignore"):
-            quartiles, deviation = (high - low) / QUARTILES, xp.nanstd(known, axis=0)
-        # What differs by rounding alone does not differ.
+            quartiles, deviation = (high - low) / INTERQUARTILE_RANGE, xp.nanstd(known, axis=0)
+        # Differences within rounding count as none.
         least = 8 * np.finfo(known.dtype).eps * abs(middle)
         width = xp.where(quartiles > least, quartiles, deviation)
         return middle, xp.where(width > least, width, 0.0)
@@ -76,68 +110,69 @@ class RobustScaling:
     def __call__(self, rows: Rows) -> Rows:
         return (rows - self.middle) / self.deviation
 
-    def back(self, rows: Rows) -> Rows:
+    def inverse(self, rows: Rows) -> Rows:
         return rows * self.deviation + self.middle
 
 
 class ClippedScaling(RobustScaling):
-    """The same for outputs: nothing lies farther out than `OUTPUT_CLIP`, and what does not differ may be wrong by its size.
+    """Robust scaling of outputs, clipped at ± `OUTPUT_CLIP`: a few outliers may be errors in the data.
 
-    Nine rows of ten count in full, however far out they are; a few that are farther may be mistakes.
+    The scale is wide enough that at least nine rows of ten stay unclipped. The scale of constant outputs is their size.
     """
 
     @classmethod
     def of(cls, rows: Rows) -> Self:
         middle, width = cls._measure(rows)
-        xp = _library(rows)
+        xp = rows.__array_namespace__()
         distances = xp.where(xp.isnan(rows).all(0), 0.0, abs(rows - middle))
         reach = xp.nanquantile(distances, 0.9, axis=0, method="lower")
         size = xp.where(abs(middle) > 0, abs(middle), 1.0)
         return cls(middle, xp.where(width > 0, xp.maximum(width, 2 * reach / OUTPUT_CLIP), size))
 
     def __call__(self, rows: Rows) -> Rows:
-        return _library(rows).clip(super().__call__(rows), -OUTPUT_CLIP, OUTPUT_CLIP)
+        return rows.__array_namespace__().clip(super().__call__(rows), -OUTPUT_CLIP, OUTPUT_CLIP)
 
 
 def compress_tails(rows: Rows) -> Rows:
-    """Numbers far out drawn in, so that one of them cannot drown the others: 3 arsinh(x/3)."""
-    return LINEAR_RANGE * _library(rows).arcsinh(rows / LINEAR_RANGE)
+    """3 arsinh(x/3): no outlier dominates the other numbers."""
+    return LINEAR_RANGE * rows.__array_namespace__().arcsinh(rows / LINEAR_RANGE)
 
 
 def table_scaling(X: Float[np.ndarray, "n d"], Y: Float[np.ndarray, "n k"] | None, columns: int) -> TaskScaling:
-    """A table as models of any table are given it: standardised by its context, in `columns` columns.
+    """A table of any width in `columns` columns, scaled by its context.
 
-    Columns that are left over are missing. Where X has more, its principal components take their place, all of them
-    scaled by the width of the first.
+    A narrow table is padded with missing columns. A wide one is replaced by its principal components, all divided by
+    the standard deviation of the first.
+
+    Args:
+        X: inputs of the context, NaN where missing.
+        Y: outputs of the context; None in classification.
+        columns: number of columns the model takes.
     """
     standard = RobustScaling.of(X)
 
-    def even(rows: Any) -> Any:
+    def standardised(rows: Any) -> Any:
         return compress_tails(standard(rows))
 
-    turn = _principal(even(X), columns) if X.shape[1] > columns else None
+    projection = _principal(standardised(X), columns) if X.shape[1] > columns else None
 
-    def inputs(rows: Any) -> Any:
-        xp, rows = _library(rows), even(rows)
-        if turn is not None:
-            rows = xp.where(xp.isnan(rows), 0.0, rows) @ turn
+    def scale_inputs(rows: Any) -> Any:
+        xp, rows = rows.__array_namespace__(), standardised(rows)
+        if projection is not None:
+            rows = xp.where(xp.isnan(rows), 0.0, rows) @ projection
         return xp.pad(rows, ((0, 0), (0, columns - rows.shape[1])), constant_values=np.nan)
 
-    return TaskScaling(inputs, ClippedScaling(0.0, 1.0) if Y is None else ClippedScaling.of(Y))
+    return TaskScaling(scale_inputs, ClippedScaling(0.0, 1.0) if Y is None else ClippedScaling.of(Y))
 
 
 def _principal(rows: Float[np.ndarray, "n d"], columns: int) -> Float[np.ndarray, "d c"]:
-    """Onto the directions in which the rows differ most, as many as there are, the first with deviation 1."""
+    """The projection onto the principal components, scaled so that the first has a standard deviation of 1."""
     rows = np.where(np.isnan(rows), 0.0, rows)
     _, sizes, directions = np.linalg.svd(rows - rows.mean(0), full_matrices=False)
-    # In training it is the same: a component without variance is missing.
+    # As in training, a component without variance is missing.
     kept = min(columns, int((np.square(sizes) > MIN_VARIANCE_RATIO * np.square(sizes[0])).sum()))
-    # The sign of a direction means nothing; one is chosen by the rows, whatever order they and the columns are in.
+    # The third moment fixes the sign, whatever the order of rows and columns.
     directions = directions[:kept]
-    leaning = (((rows - rows.mean(0)) @ directions.T) ** 3).sum(0)
-    directions = np.where(leaning < 0, -1.0, 1.0)[:, None] * directions
+    skewness = (((rows - rows.mean(0)) @ directions.T) ** 3).sum(0)
+    directions = np.where(skewness < 0, -1.0, 1.0)[:, None] * directions
     return directions.T / (sizes[0] / np.sqrt(len(rows)))
-
-
-def _library(rows: Any) -> Any:
-    return jnp if isinstance(rows, jax.Array) else np

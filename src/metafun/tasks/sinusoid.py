@@ -1,14 +1,19 @@
 """Sinusoids of random amplitude and phase (Section 4.1, after Finn et al. 2017)."""
 
 import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from ..errors import InvalidConfig
 from ..model.task import Points, Task
-from .base import Tasks
+from ..values import Count, Size
+from .base import TaskDistribution, TaskSource, check_ranges
 
 
 class Wave(eqx.Module):
@@ -24,21 +29,23 @@ class Wave(eqx.Module):
         return cls(0.1 + 4.9 * a, math.pi * b)
 
     def points(self, x: Float[Array, "n 1"], size: int | Int[Array, ""]) -> Points:
+        """The wave at x; the first `size` points count, the others are padding."""
         return Points(x, self.amplitude * jnp.sin(x - self.phase), jnp.arange(len(x)) < size)
 
 
-class Sinusoid(Tasks):
-    """Tasks of noiseless points on one wave, x ∼ U(−5, 5).
+class Sinusoid(TaskDistribution):
+    """Noiseless points of one wave, x ∼ U(−5, 5).
 
-    Each task has n context points, n uniform in `context` = (least, most), and `targets` targets, fewer
-    where n and they together would exceed `points`.
+    Args:
+        context: (least, most) context points n, uniform.
+        targets: number of targets, fewer where n + `targets` exceeds `points`.
+        points: most points of a task.
     """
 
     context: tuple[int, int] = eqx.field(static=True)
     targets: int = eqx.field(static=True)
     points: int = eqx.field(static=True)
 
-    dx = dy = 1
     low, high = -5.0, 5.0
 
     def sample(self, key: PRNGKeyArray) -> Task:
@@ -49,14 +56,49 @@ class Sinusoid(Tasks):
         wave = Wave.draw(key_wave)
         return Task(wave.points(x[:most], n), wave.points(x[most:], jnp.minimum(self.targets, self.points - n)))
 
-    def oracle(self, key: PRNGKeyArray, task: Task) -> None:
-        return None
-
     def curve(self, key: PRNGKeyArray, n: int, low: float, x: Float[Array, "m 1"]) -> Task:
-        """A task to look at: n context points not left of `low`, and the wave along x."""
+        """A task for a figure: n context points, none left of `low`, and the wave at x as target."""
         key_wave, key_x = jax.random.split(key)
         wave = Wave.draw(key_wave)
         return Task(
             wave.points(jax.random.uniform(key_x, (n, 1), minval=low, maxval=self.high), n),
             wave.points(x, len(x)),
         )
+
+
+@dataclass(frozen=True)
+class SinusoidTasks(TaskSource):
+    """Sinusoids of random amplitude and phase.
+
+    Args:
+        context: least and most context points; their number is uniform.
+        targets: number of targets.
+        points: most points of a task, context and targets together; context + targets if not given.
+    """
+
+    kind: Literal["sinusoid"] = "sinusoid"
+    context: tuple[Size, Size] = (1, 10)
+    targets: Count = 10
+    points: Count | None = None
+
+    problem = "regression"
+    sizes = (1, 1)
+    trained_on = "new sinusoids"
+    input_bounds = (Sinusoid.low, Sinusoid.high)
+    output_bounds = (-5.0, 5.0)
+
+    def check(self, validates: bool) -> None:
+        check_ranges(self, "context")
+        most = self.context[1]
+        if self.points is not None and self.points <= most:
+            raise InvalidConfig(f"tasks.points = {self.points} leaves no target beside {most} context points.")
+
+    def training(self) -> Sinusoid:
+        points = self.points if self.points is not None else self.context[1] + self.targets
+        return Sinusoid(self.context, self.targets, points)
+
+    def test(
+        self, *, shots: Sequence[int] | None = None, ways: Sequence[int] | None = None, targets: int | None = None
+    ) -> Iterator[tuple[str, TaskDistribution]]:
+        m = targets or 100
+        return self._by_context_size(shots or (5, 10), ways, lambda context: Sinusoid(context, m, context[0] + m))

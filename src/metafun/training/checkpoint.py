@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,94 +15,98 @@ import safetensors
 import safetensors.numpy
 from jaxtyping import PyTree
 
-from ..config import Config, parse_config, parse_toml
-from ..errors import InvalidCheckpoint, InvalidConfig
+from ..config import Experiment, parse_config, parse_toml
+from ..errors import InvalidCheckpoint, MetaFunError
 from ..files import write_atomically
-from ..model.learner import Learner
+from ..model import Learner
 from ..model.nn import is_array
 
 FORMAT = "metafun-1"
 
 
-def save(path: Path, config: Config, groups: Mapping[str, PyTree], record: Mapping[str, Any]) -> None:
-    """Writes the arrays of each group as `group.path.to.array`; the file is whole or not there at all."""
+def save(path: Path, experiment: Experiment, groups: Mapping[str, PyTree], record: Mapping[str, Any]) -> None:
+    """Writes a checkpoint atomically.
+
+    Args:
+        path: the file.
+        experiment: what the models were trained on; its configuration goes into the header.
+        groups: trees of arrays by name; an array is called `group.path.to.array`.
+        record: anything JSON can hold, for the header.
+    """
     tensors = {name: array for group, tree in groups.items() for name, array in arrays(group, tree).items()}
-    header = {"format": FORMAT, "config": config.to_toml(), "record": json.dumps(dict(record))}
+    header = {"format": FORMAT, "config": experiment.config.to_toml(), "record": json.dumps(dict(record))}
     write_atomically(path, safetensors.numpy.save(tensors, header))
 
 
-def read_header(path: Path) -> tuple[Config, dict[str, Any]]:
-    """The configuration and the record of a checkpoint; tensors stay on the disk."""
-    with _open(path) as file:
-        header = file.metadata() or {}
+class Checkpoint:
+    """An opened checkpoint: `experiment` and `record` are read once; tensors stay on disk until they are asked for.
+
+    Args:
+        path: a file written by `save`; it is checked, and nothing in it is executed.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        with _open(path) as file:
+            header = file.metadata() or {}
         if header.get("format") != FORMAT:
             raise InvalidCheckpoint(
                 f"{path} is not a checkpoint of metafun: its header has format {header.get('format')!r}, "
                 f"expected {FORMAT!r}."
             )
         try:
-            config = parse_config(parse_toml(header["config"], "its configuration"))
-            record = json.loads(header["record"])
-            if not isinstance(record, dict):
-                raise InvalidConfig("its record is not a table.")
-            return config, record
-        except (InvalidConfig, KeyError, json.JSONDecodeError, RecursionError) as error:
+            with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # old names are nobody's fault
+                config = parse_config(parse_toml(header["config"], "its configuration"))
+            self.experiment = Experiment(config)
+            self.record = json.loads(header["record"])
+        except (MetaFunError, KeyError, json.JSONDecodeError, RecursionError) as error:
             raise InvalidCheckpoint(f"{path} has a damaged header: {error}") from None
+        if not isinstance(self.record, dict):
+            raise InvalidCheckpoint(f"{path} has a damaged header: its record is not a table.")
 
+    def models(self, variant: int = 0, group: str = "best") -> Learner:
+        """The models of all seeds of a variant as one, with a leading axis for the seed in every array."""
+        variants, seeds = self.experiment.variants, len(self.experiment.training.seeds)
 
-def load_models(path: Path, group: str = "best") -> Learner:
-    """The models of all seeds as one, with a leading axis for the seed in every array.
+        def stacked(leaf: Any) -> jax.ShapeDtypeStruct:
+            return jax.ShapeDtypeStruct((len(variants) * seeds, *leaf.shape), leaf.dtype)
 
-    Of variants that were trained at once, those of the best one.
-    """
-    config, record = read_header(path)
-    variants, seeds = config.variants(), len(config.training.seeds)
-    best = best_variant(path, config, record)
-    like = _map_arrays(
-        lambda a: jax.ShapeDtypeStruct((len(variants) * seeds, *a.shape), a.dtype), variants[best].blank_model()
-    )
-    return _map_arrays(lambda a: a[best * seeds : (best + 1) * seeds], load_group(path, group, like))
+        loaded = self.group(group, _map_arrays(stacked, variants[variant].blank_model()))
+        return _map_arrays(lambda a: a[variant * seeds : (variant + 1) * seeds], loaded)
 
+    def model(self, variant: int = 0, seed: int | None = None, group: str = "best") -> Learner:
+        """The model of one seed, or of the first."""
+        seeds = self.experiment.training.seeds
+        if seed is not None and seed not in seeds:
+            raise InvalidCheckpoint(f"{self.path} holds the seeds {list(seeds)}, not {seed}.")
+        index = 0 if seed is None else seeds.index(seed)
+        return _map_arrays(lambda a: a[index], self.models(variant, group))
 
-def best_variant(path: Path, config: Config, record: Mapping[str, Any]) -> int:
-    """The variant with the least error on validation, the mean over its seeds; the first, if there was none yet."""
-    variants, errors = len(config.variants()), record.get("best_error")
-    if variants == 1 or not errors:
-        return 0
-    try:
-        return int(np.asarray(errors, float).reshape(variants, len(config.training.seeds)).mean(1).argmin())
-    except (TypeError, ValueError):
-        raise InvalidCheckpoint(f"{path} has a damaged header: best_error = {errors!r}.") from None
+    def group(self, name: str, like: PyTree) -> PyTree:
+        """The arrays of a group in the structure of `like`; names, shapes and types must agree."""
+        return fill(name, like, self.arrays(name), str(self.path))
 
-
-def load_model(path: Path, seed: int | None = None, group: str = "best") -> Learner:
-    """One trained model: that of `seed`, or of the first seed."""
-    seeds = read_header(path)[0].training.seeds
-    if seed is not None and seed not in seeds:
-        raise InvalidCheckpoint(f"{path} holds the seeds {list(seeds)}, not {seed}.")
-    index = 0 if seed is None else seeds.index(seed)
-    return _map_arrays(lambda a: a[index], load_models(path, group))
-
-
-def load_group(path: Path, group: str, like: PyTree) -> PyTree:
-    """The arrays of a group in the structure of `like`, if names, shapes and types agree."""
-    return fill(group, like, read_arrays(path, group), str(path))
-
-
-def read_arrays(path: Path, group: str) -> dict[str, np.ndarray]:
-    """All arrays of a group, by name."""
-    with _open(path) as file:
-        return {name: file.get_tensor(name) for name in file.keys() if name.startswith(group + ".")}  # noqa: SIM118
+    def arrays(self, group: str) -> dict[str, np.ndarray]:
+        """All arrays of a group by name."""
+        with _open(self.path) as file:
+            return {name: file.get_tensor(name) for name in file.keys() if name.startswith(group + ".")}  # noqa: SIM118
 
 
 def arrays(group: str, tree: PyTree) -> dict[str, np.ndarray]:
-    """All arrays of a tree, by name; `fill` is the inverse."""
-    # Row by row: safetensors writes what lies in memory, whatever order that has.
+    """All arrays of a tree by name; `fill` is the inverse."""
+    # safetensors writes memory as it lies, so arrays must be in C order.
     return {name: np.asarray(array, order="C") for name, array in _named(group, tree)}
 
 
 def fill(group: str, like: PyTree, found: Mapping[str, np.ndarray], source: str) -> PyTree:
-    """The structure of `like` with the arrays `found` in `source`."""
+    """The structure of `like` with the arrays `found`.
+
+    Args:
+        group: the prefix of the arrays' names.
+        like: a tree with arrays or shapes as leaves.
+        found: arrays by name; InvalidCheckpoint unless names, shapes and types are those of `like`.
+        source: where they come from, for the error message.
+    """
     dynamic, static = eqx.partition(like, is_array)
     expected = dict(_named(group, dynamic))
     if odd := sorted(found.keys() ^ expected.keys()):

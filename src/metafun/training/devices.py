@@ -14,40 +14,46 @@ from jaxtyping import Array, PyTree
 from ..errors import InvalidConfig
 
 AXIS = "tasks"
-# Other processes may have to wait for a machine.
+# Other processes may be waiting for a machine.
 SECONDS_TO_MEET = 300
 
 
-# A step is too short to be worth more than a few rendezvous partners.
+# Steps are short: with more devices, waiting for each other costs more than it saves.
 MOST_CPU_DEVICES = 4
 
 
 def use_all_cores() -> None:
-    """One CPU device per core, as XLA's own threads leave the second core mostly idle in small products.
+    """One CPU device per core: XLA's own threads leave the second core mostly idle in small products.
 
-    Must come before the first computation; the command line calls it.
+    Call it before the first computation, as the command line does.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     jax.config.update("jax_num_cpu_devices", min(cores, MOST_CPU_DEVICES))
 
 
 def jit(function: Callable) -> Any:
-    """`eqx.filter_jit`, compiled sooner.
+    """`eqx.filter_jit` without Triton matrix products.
 
-    On a GPU, XLA would try many Triton kernels for each matrix product, for longer than most of our runs take; for
-    products as small as ours none of them is faster than the one it then takes from cuBLAS.
+    On a GPU, XLA tunes many Triton kernels for each product, which takes longer than most of our runs; for products as
+    small as ours, cuBLAS is as fast.
     """
     options = {"compiler_options": {"xla_gpu_enable_triton_gemm": False}}
     return eqx.filter_jit(function, **options)  # type: ignore[call-overload]
 
 
 def forget_programs() -> None:
-    """Lets go of what was compiled: a process can map only so many pieces of memory, and each program is some."""
+    """Frees compiled programs: each takes some of the limited number of memory maps of a process."""
     jax.clear_caches()
 
 
 def join_processes(coordinator: str, processes: int, process: int) -> None:
-    """Makes this one of several processes that train together; must come before the first computation."""
+    """Joins several processes into one training. Call it before the first computation.
+
+    Args:
+        coordinator: HOST:PORT of the first process.
+        processes: how many there are.
+        process: the index of this one, from 0.
+    """
     if process >= processes:
         raise InvalidConfig(f"process {process} is not one of {processes}; they are counted from 0.")
     try:
@@ -58,7 +64,7 @@ def join_processes(coordinator: str, processes: int, process: int) -> None:
 
 
 def task_mesh(tasks: int) -> Mesh:
-    """As many devices, the same number of each process, as divide the tasks evenly."""
+    """As many devices as divide the tasks evenly, the same number of each process."""
     processes = range(jax.process_count())
     devices = [[d for d in jax.devices() if d.process_index == process] for process in processes]
     fit = [n for n in range(1, min(map(len, devices)) + 1) if tasks % (n * len(devices)) == 0]
@@ -67,16 +73,16 @@ def task_mesh(tasks: int) -> Mesh:
             f"{tasks} tasks cannot be shared by {len(devices)} processes; make training.batch, "
             "training.validation_tasks and evaluation.tasks multiples of their number."
         )
-    return Mesh([d for own in devices for d in own[: max(fit)]], (AXIS,))
+    return Mesh([d for local in devices for d in local[: max(fit)]], (AXIS,))
 
 
 def same_everywhere(number: int) -> bool:
-    """Whether all processes have come to the same number."""
+    """Whether all processes have the same number."""
     return jax.process_count() == 1 or len(set(multihost_utils.process_allgather(np.int32(number)).tolist())) == 1
 
 
 def gathered(tree: PyTree) -> PyTree:
-    """What the devices of all processes hold, as arrays of NumPy."""
+    """The arrays on the devices of all processes, as NumPy arrays."""
     if jax.process_count() == 1:
         return jax.tree.map(np.asarray, tree)
     return multihost_utils.process_allgather(tree, tiled=True)
@@ -91,7 +97,7 @@ def replicate(tree: PyTree, mesh: Mesh) -> PyTree:
             return leaf
         if jax.process_count() == 1:
             return jax.device_put(leaf, everywhere)
-        # `device_put` would make sure that all processes mean the same, out of step with what else they compute.
+        # `device_put` would synchronise the processes, out of step with their other computations.
         values = np.asarray(leaf)
         return jax.make_array_from_callback(values.shape, everywhere, lambda index: values[index])
 
@@ -99,13 +105,13 @@ def replicate(tree: PyTree, mesh: Mesh) -> PyTree:
 
 
 def local_keys(keys: Array, mesh: Mesh) -> Array:
-    """Inside `run_on_mesh`: the part of the keys, one for each task, that falls to this device."""
+    """Inside `run_on_mesh`: the keys of the tasks of this device."""
     share = len(keys) // mesh.size
     return jax.lax.dynamic_slice_in_dim(keys, jax.lax.axis_index(AXIS) * share, share)
 
 
 def run_on_mesh(function: Callable, mesh: Mesh, out_specs: PartitionSpec) -> Callable:
-    """`function` run on every device of the mesh with the same arguments."""
+    """`function` on every device of the mesh, with the same arguments."""
 
     def call(*arguments: PyTree) -> PyTree:
         arrays, rest = eqx.partition(arguments, eqx.is_array)

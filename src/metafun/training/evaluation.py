@@ -1,4 +1,4 @@
-"""What a trained model is worth: metrics over fixed, seeded tasks."""
+"""Evaluation of trained models: metrics over fixed, seeded tasks."""
 
 import zlib
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -12,30 +12,34 @@ import numpy as np
 from jax.sharding import PartitionSpec
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..config import Config
+from ..config import Experiment
 from ..model.learner import Learner
 from ..model.likelihoods import Likelihood, Prediction, calibration_error, coverage, masked_mean
 from ..model.task import Points, Task
-from ..tasks import Tasks
+from ..tasks import TaskDistribution
 from .devices import AXIS, gathered, jit, local_keys, replicate, run_on_mesh, task_mesh
 
-# These bound the memory of an evaluation: tasks that are predicted at a time, and numbers that they need for it.
+# Bounds on the memory of an evaluation: tasks predicted at once, and floats that these need.
 MAX_TASKS_AT_ONCE = 250
 MAX_FLOATS = 2**28
 
 
 class Validation:
-    """Each seed's mean error over the validation tasks, the same tasks at every call.
+    """Each model's mean error over the validation tasks, the same tasks at every call.
 
-    Compiled in a thread of its own while training is: on a GPU either takes seconds.
+    It is compiled in a thread, at the same time as training: either takes seconds on a GPU.
+
+    Args:
+        models: models of the shapes to come; the values of their parameters do not matter.
+        experiment: the validation tasks.
     """
 
-    def __init__(self, models: Learner, config: Config):
-        """`models` are like those that will come; what their parameters are does not matter."""
-        key = jax.random.fold_in(jax.random.key(config.evaluation.seed), 0)
-        self._rest = (config.tasks.validation(), key, config.training.validation_tasks, "default")
-        # Training may use fewer devices: as many as divide its batch.
-        self._place = partial(replicate, mesh=task_mesh(config.training.validation_tasks))
+    def __init__(self, models: Learner, experiment: Experiment):
+        key = jax.random.fold_in(jax.random.key(experiment.evaluation.seed), 0)
+        count = experiment.training.validation_tasks
+        self._rest = (experiment.tasks.validation(), key, count, "default")
+        # Training may use fewer devices, since their number divides the batch.
+        self._place = partial(replicate, mesh=task_mesh(count))
         pool = ThreadPoolExecutor(1)
         self._compiled = pool.submit(lambda: task_metrics.lower(self._place(models), *self._rest).compile())
         pool.shutdown(wait=False)
@@ -45,15 +49,21 @@ class Validation:
         return tuple(gathered(task_metrics(self._place(models), *self._rest)["error"]).mean(1).tolist())
 
 
-def evaluate(models: Learner, config: Config) -> dict[str, dict[str, Any]]:
-    """A summary of each `<metric>_<kind of test tasks>`."""
+def evaluate(models: Learner, experiment: Experiment) -> dict[str, dict[str, Any]]:
+    """A summary (see `summarise`) of each `<metric>_<kind of test tasks>`.
+
+    Args:
+        models: the models of all seeds as one, with a leading axis in every array.
+        experiment: the test tasks.
+    """
     results: dict[str, dict[str, Any]] = {}
-    for kind, tasks in config.tasks.test(config.evaluation):
-        # The tasks of a kind are the same whichever other kinds are asked for.
-        key = jax.random.fold_in(jax.random.key(config.evaluation.seed), zlib.crc32(kind.encode()))
-        # Matrix products at full precision: a reported number must not depend on the device's fast mode.
-        metrics = gathered(task_metrics(models, tasks, key, config.evaluation.tasks, "highest"))
-        del metrics["error"]  # for validation; what it stands for is among the others
+    evaluation = experiment.evaluation
+    for kind, tasks in experiment.test_tasks():
+        # The tasks of a kind do not depend on the other kinds.
+        key = jax.random.fold_in(jax.random.key(evaluation.seed), zlib.crc32(kind.encode()))
+        # Full precision: a reported number must not depend on the device's fast matrix products.
+        metrics = gathered(task_metrics(models, tasks, key, evaluation.tasks, "highest"))
+        del metrics["error"]  # only validation needs it
         for name, values in metrics.items():
             results |= {f"{title}_{kind}": summary for title, summary in _summaries(name, values).items()}
     return results
@@ -72,7 +82,7 @@ def _summaries(name: str, values: Float[np.ndarray, "s count ..."]) -> dict[str,
 
 
 def summarise(values: Float[np.ndarray, "s count"]) -> dict[str, Any]:
-    """Mean and deviation over the seeds, and the 95 % interval of the mean over the tasks, all seeds together."""
+    """Mean, standard deviation over the seeds, and the 95 % interval of the mean over the tasks."""
     seeds, tasks = values.mean(1), values.mean(0)
     return {
         "mean": float(values.mean()),
@@ -84,17 +94,25 @@ def summarise(values: Float[np.ndarray, "s count"]) -> dict[str, Any]:
 
 @jit
 def task_metrics(
-    models: Learner, tasks: Tasks, key: PRNGKeyArray, count: int, precision: str
+    models: Learner, tasks: TaskDistribution, key: PRNGKeyArray, count: int, precision: str
 ) -> dict[str, Float[Array, "s count ..."]]:
-    """The metrics of every task for every seed; all seeds meet the same tasks."""
+    """The metrics of every task for every model.
+
+    Args:
+        models: the models of all seeds as one.
+        tasks: the distribution of tasks; all models get the same tasks.
+        key: seeds the tasks.
+        count: number of tasks.
+        precision: of matrix products.
+    """
     mesh = task_mesh(count)
 
-    def share(models: Learner, tasks: Tasks, keys: Array) -> dict[str, Array]:
+    def local_metrics(models: Learner, tasks: TaskDistribution, keys: Array) -> dict[str, Array]:
         def metrics(key: PRNGKeyArray) -> dict[str, Array]:
             task = tasks.sample(key)
             found = eqx.filter_vmap(lambda model: target_metrics(model, task))(models)
             if (oracle := tasks.oracle(key, task)) is not None:
-                best = judge(models.likelihood, oracle.prediction, task.target)
+                best = mean_metrics(models.likelihood, oracle.prediction, task.target)
                 best |= joint_metric(oracle.joint_log_prob, task.target)
                 seeds = len(found["error"])
                 found |= {f"oracle_{name}": jnp.broadcast_to(a, (seeds, *a.shape)) for name, a in best.items()}
@@ -103,33 +121,33 @@ def task_metrics(
         return jax.lax.map(metrics, local_keys(keys, mesh), batch_size=tasks_at_once(models, tasks))
 
     with jax.default_matmul_precision(precision):
-        by_task = run_on_mesh(share, mesh, PartitionSpec(AXIS))(models, tasks, jax.random.split(key, count))
+        by_task = run_on_mesh(local_metrics, mesh, PartitionSpec(AXIS))(models, tasks, jax.random.split(key, count))
     return jax.tree.map(lambda values: jnp.moveaxis(values, 1, 0), by_task)
 
 
-def tasks_at_once(models: Learner, tasks: Tasks) -> int:
-    """How many tasks fit."""
+def tasks_at_once(models: Learner, tasks: TaskDistribution) -> int:
+    """How many tasks are predicted at once within the bounds on memory."""
     task = eqx.filter_eval_shape(tasks.sample, jax.random.key(0))
     each = models.peak_floats_per_task(task)
     return max(1, min(MAX_TASKS_AT_ONCE, MAX_FLOATS // max(each, 1)))
 
 
 def target_metrics(model: Learner, task: Task) -> dict[str, Array]:
-    """What validation compares, and what is reported, of one task."""
+    """The error that validation compares and the metrics of an evaluation, for one task."""
     prediction = model.predict(model.encode(task.context), task.target.x)
     error = masked_mean(model.likelihood.error(prediction, task.target.y), task.target.mask)
-    found = {"error": error} | judge(model.likelihood, prediction, task.target)
+    found = {"error": error} | mean_metrics(model.likelihood, prediction, task.target)
     if (joint := model.joint_log_prob(task)) is not None:
         found |= joint_metric(joint, task.target)
     return found
 
 
 def joint_metric(log_prob: Float[Array, ""], target: Points) -> dict[str, Array]:
-    """The log-likelihood of a task's targets together, for each of them."""
+    """The joint log-likelihood of a task's targets, divided by their number."""
     return {"joint_log_likelihood": log_prob / jnp.maximum(target.mask.sum(), 1)}
 
 
-def judge(likelihood: Likelihood, prediction: Prediction, target: Points) -> dict[str, Array]:
+def mean_metrics(likelihood: Likelihood, prediction: Prediction, target: Points) -> dict[str, Array]:
     """Means of the metrics over the targets of one task."""
     points = likelihood.metrics(prediction, target.y)
     return {name: masked_mean(values, target.mask) for name, values in points.items()}

@@ -5,28 +5,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
+from rich.markup import escape
 
-from ..config import Config, EpisodesConfig
+from ..config import Config
 from ..errors import InvalidConfig, InvalidRun
-from .run_folder import Run
+from .progress import train
+from .run import Run
 
 
-def paths(folder: Path) -> tuple[Path, Path]:
-    """The run folders of the two trainings."""
-    return folder / "tune", folder / "final"
-
-
-def check(config: Config) -> EpisodesConfig:
-    """The tasks, if they have a validation split that is not trained on."""
-    if not isinstance(config.tasks, EpisodesConfig):
-        raise InvalidConfig(f"the protocol is for tasks from a table of features; tasks.kind = '{config.tasks.kind}'.")
-    if config.tasks.train_on != ("train",) or not config.training.validate_every:
-        raise InvalidConfig("the protocol validates on val: leave tasks.train_on at ['train'] and validation on.")
-    return config.tasks
+def check(config: Config) -> None:
+    """InvalidConfig unless the tasks have a validation split that is not trained on."""
+    config.tasks.including_validation()
+    if not config.training.validate_every:
+        raise InvalidConfig("the protocol validates on val: training.validate_every must not be 0.")
 
 
 def choose(tuned: Run) -> dict[str, Any]:
-    """The step, and the variant, whose error on val, the mean over the seeds, is least, and that error."""
+    """The step and variant with the least error on val, mean over the seeds; that error, and each seed's."""
     entries = [entry for entry in tuned.metrics() if "validation" in entry]
     if not entries:
         raise InvalidRun(f"{tuned.path}/metrics.jsonl has no validation to choose by; start again with --overwrite.")
@@ -42,12 +38,41 @@ def choose(tuned: Run) -> dict[str, Any]:
     }
 
 
-def final_config(tuned: Run) -> Config:
-    """Train+val for as many steps as did best on val; nothing is left to choose."""
-    chosen = choose(tuned)
-    config = tuned.config.variants()[chosen["variant"]]
+def final_config(tuned: Run, chosen: dict[str, Any]) -> Config:
+    """Training on train+val for the chosen number of steps, without validation."""
+    config = tuned.experiment.variants[chosen["variant"]].config
     return dataclasses.replace(
         config,
-        tasks=dataclasses.replace(check(config), train_on=("train", "val")),
+        tasks=config.tasks.including_validation(),
         training=dataclasses.replace(config.training, stop=chosen["step"], validate_every=0, patience=None),
     )
+
+
+def follow(
+    folder: Path,
+    config: Config,
+    console: Console,
+    *,
+    overwrite: bool = False,
+    resume: bool = False,
+    any_settings: bool = False,
+) -> tuple[Run, dict[str, Any]]:
+    """Both trainings: the run to be tested, and the choice made on val (see `choose`).
+
+    Args:
+        folder: gets two run folders, `tune` and `final`.
+        config: what to train; its tasks come from a table with a val split.
+        console: shows progress.
+        overwrite, resume, any_settings: as in `Run.open`.
+    """
+    check(config)
+    if overwrite and (folder / "final" / "config.toml").exists():
+        Run(folder / "final").folder.clear()  # it belongs to the tuning that is about to be replaced
+    tuned = Run.open(folder / "tune", config, overwrite=overwrite, resume=resume, any_settings=any_settings)
+    train(tuned, console, "tuning")
+    chosen = choose(tuned)
+    variant = f" with {tuned.varied(chosen['variant'])}" if tuned.config.vary else ""
+    console.print(escape(f"val is best after {chosen['step']} steps{variant}: accuracy {1 - chosen['error']:.2%}"))
+    final = Run.open(folder / "final", final_config(tuned, chosen), overwrite=overwrite, resume=resume)
+    train(final, console, "final training")
+    return final, chosen

@@ -1,13 +1,12 @@
-"""Hyperparameter search (the paper's Appendix): trials of an Optuna study, trained together where their shapes agree.
+"""Hyperparameter search (the paper's Appendix): trials of an Optuna study; trials of equal shape train together.
 
-Workers share nothing but the study's storage. A trial knows its worker and the run that it is part of, so that a worker
-that was killed goes on with what it had begun.
+Workers share only the study's storage. Each trial records its worker and its run, so that a killed worker can resume.
 """
 
 import re
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import tomli_w
 from optuna.exceptions import StorageInternalError
 from optuna.samplers import BaseSampler, PartialFixedSampler, QMCSampler, RandomSampler, TPESampler
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
-from optuna.storages.journal import JournalFileBackend
+from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from ..config import Space, load_config
@@ -27,16 +26,15 @@ from ..errors import Diverged, InvalidConfig, InvalidSearch
 from ..files import locked
 from ..schema import flatten, merge, nested, to_table
 from .devices import forget_programs
-from .run_folder import ChunkMetrics, Run
-
-__all__ = ["StorageInternalError", "best", "error", "finished", "forget", "open_study", "running", "winner", "work"]
+from .run import Run
+from .run_folder import RunFolder
+from .session import ChunkMetrics
 
 SAMPLERS: dict[str, type[BaseSampler]] = {"random": RandomSampler, "tpe": TPESampler, "qmc": QMCSampler}
 PRUNERS = {"none": optuna.pruners.NopPruner, "median": optuna.pruners.MedianPruner}
-# A server that does not answer by then is not there.
 SECONDS_TO_CONNECT = 10
 ATTEMPTS = 3
-# Settings of a trial that are not those of the model it is for.
+# Settings that belong to the trial, not to the configuration that the search recommends.
 OF_A_TRIAL = {"training.steps", "training.seeds", "tasks.features", "tasks.fingerprint"}
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -44,21 +42,34 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 @dataclass(frozen=True)
 class TrialProgress:
-    """A moment of a search."""
+    """Progress of the trials that train together.
+
+    Args:
+        trials: their numbers in the study.
+        run: their run; each trial is a variant of it.
+        metrics: the last chunk; None before the first.
+    """
 
     trials: tuple[int, ...]
     run: Run
-    report: ChunkMetrics | None
+    metrics: ChunkMetrics | None
 
 
 def open_study(name: str, storage: str, space: Space, *, pruner: str = "median") -> optuna.Study:
-    """The study of that name, a new one or one that other workers began with the same space and configuration."""
+    """A new study, or one that other workers began with the same space and configuration.
+
+    Args:
+        name: its name in the storage.
+        storage: the URL of a database or the path of a journal file.
+        space: what is searched; InvalidSearch if the study has another one.
+        pruner: `median` or `none`.
+    """
     identity = repr((to_table(space.config), space.ranges, sorted(space.fixed)))
     study = _connect(name, storage, pruner)
-    there = study.user_attrs.get("identity")
-    if there is None:
+    known = study.user_attrs.get("identity")
+    if known is None:
         study.set_user_attr("identity", identity)
-    if there not in (None, identity):
+    if known not in (None, identity):
         raise InvalidSearch(
             f"the study '{name}' was begun with another configuration or space; choose another --study or --out."
         )
@@ -76,8 +87,8 @@ def _connect(name: str, storage: str, pruner: str) -> optuna.Study:
                 f"the storage {_public(storage)} needs a driver that is not installed: {error}."
             ) from None
         except Exception as error:
-            # SQLAlchemy and each driver have errors of their own. Two workers that make the tables of a new
-            # database at once disturb each other; the next attempt finds them made.
+            # SQLAlchemy and each driver have their own errors. Two workers that create the tables of a new database
+            # at once disturb each other; the next attempt finds the tables.
             if attempt == ATTEMPTS - 1 or "connection" in str(error).lower():
                 reason = str(error).splitlines()[0]
                 raise InvalidSearch(
@@ -103,10 +114,18 @@ def work(
     batch: int,
     sampler: str = "random",
     seed: int = 0,
-) -> Iterator[TrialProgress]:
-    """Goes on with what `worker` began in `folder`, then takes new trials until the study has `trials` of them.
+) -> Generator[TrialProgress, None, None]:
+    """Finishes what `worker` began in `folder`, then takes new trials until the study has `trials`.
 
-    No two workers of a study may have the same name, nor the same folder.
+    Args:
+        study: shared by all workers.
+        space: what is searched.
+        folder: run folders of this worker's trials; no other worker uses it.
+        worker: a name that no other worker of the study has.
+        trials: trials of the study, by all workers together.
+        batch: most trials that train together.
+        sampler: a key of `SAMPLERS`.
+        seed: of the sampler.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder, "searching"):
@@ -118,25 +137,39 @@ def work(
 
 
 def finished(study: optuna.Study) -> list[FrozenTrial]:
-    """The trials that came to an end, the best first; those that were given up are behind those that were not."""
+    """Finished trials, the best first; pruned trials come last."""
     done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED))
     return sorted(done, key=lambda trial: (trial.state != TrialState.COMPLETE, error(trial)))
 
 
+def summary(study: optuna.Study) -> list[dict[str, Any]]:
+    """The finished trials as plain values, the best first; the error of a diverged trial is None."""
+    return [
+        {
+            "trial": trial.number,
+            "error": trial.value,
+            "finished": trial.state == TrialState.COMPLETE,
+            "settings": trial.params,
+        }
+        for trial in finished(study)
+    ]
+
+
 def running(study: optuna.Study) -> list[FrozenTrial]:
+    """Trials that were begun and not finished."""
     return list(study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)))
 
 
 def forget(study: optuna.Study) -> int:
-    """Gives up all trials that were begun and not finished, so that others take their place."""
-    lost = running(study)
-    for trial in lost:
+    """Marks all unfinished trials as failed, so that new ones replace them; returns their number."""
+    unfinished = running(study)
+    for trial in unfinished:
         study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
-    return len(lost)
+    return len(unfinished)
 
 
 def best(study: optuna.Study) -> FrozenTrial:
-    """Of the trials that were trained to the end."""
+    """The best trial that was trained to its end; InvalidSearch if there is none."""
     found = finished(study)
     if not found or found[0].state != TrialState.COMPLETE:
         raise InvalidSearch(f"no trial of the study '{study.study_name}' was trained to its end without diverging.")
@@ -144,9 +177,9 @@ def best(study: optuna.Study) -> FrozenTrial:
 
 
 def winner(study: optuna.Study, space: Space, source: str) -> str:
-    """The best configuration as TOML: what sets it apart from the preset or file that the search began with."""
+    """The best configuration as TOML: its differences from `source`, the preset or file that the search began with."""
     found, known = (flatten(to_table(c)) for c in (space.configure(best(study).params), load_config(source)))
-    # Where the kind is another one, nothing of the old part is left.
+    # A part of another kind keeps none of its old settings.
     kinds = {key for key, value in found.items() if key.endswith(".kind") and known.get(key) != value}
     other = tuple(key.removesuffix("kind") for key in kinds)
     table: dict[str, Any] = {"base": str(Path(source).resolve()) if source.endswith(".toml") else source}
@@ -159,14 +192,14 @@ def winner(study: optuna.Study, space: Space, source: str) -> str:
 def _ask(
     study: optuna.Study, space: Space, worker: str, limit: int, batch: int, sampler: type[BaseSampler], seed: int
 ) -> list[Trial]:
-    """Trials of one shape: the first is free, the others differ from it in numbers."""
-    # Another seed for each batch of each worker: two of the same would do the same trials.
+    """New trials of one shape: the first is drawn freely, the others differ from it in batchable settings."""
+    # Each batch of each worker has its own seed; with equal seeds they would draw the same trials.
     words = [seed, len(study.get_trials(deepcopy=False)), *worker.encode()]
     study.sampler = free = sampler(seed=int(np.random.SeedSequence(words).generate_state(1)[0]))  # type: ignore[call-arg]
     asked: list[Trial] = []
-    while len(asked) < (batch if space.numbers else 1) and _places(study) < limit:
+    while len(asked) < (batch if space.batchable else 1) and _places(study) < limit:
         trial = study.ask()
-        if _places(study, before=trial.number) >= limit:  # another worker took the last place meanwhile
+        if _places(study, before=trial.number) >= limit:  # another worker was faster
             study.tell(trial, state=TrialState.FAIL)
             break
         trial.set_user_attr("worker", worker)
@@ -174,19 +207,19 @@ def _ask(
         try:
             space.configure(values)
         except InvalidConfig:
-            # Settings that fit one by one need not fit together; such a trial keeps its place, or asking would not end.
+            # Settings that are valid alone may be invalid together. The trial counts, or the loop might not end.
             study.tell(trial, state=TrialState.PRUNED)
             continue
         asked.append(trial)
         trial.set_user_attr("run", f"trials-{asked[0].number:05}")
-        shape = {key: value for key, value in values.items() if key not in space.numbers}
+        shape = {key: value for key, value in values.items() if key not in space.batchable}
         with warnings.catch_warnings(action="ignore", category=optuna.exceptions.ExperimentalWarning):
             study.sampler = PartialFixedSampler(shape, free)
     return asked
 
 
 def _begun(study: optuna.Study, space: Space, worker: str) -> Iterator[list[Trial]]:
-    """The trials of each run of `worker` of which some are not told yet."""
+    """The trials of each unfinished run of `worker`."""
     runs: dict[str, list[FrozenTrial]] = {}
     for trial in study.get_trials(deepcopy=False):
         if trial.user_attrs.get("worker") != worker:
@@ -194,7 +227,7 @@ def _begun(study: optuna.Study, space: Space, worker: str) -> Iterator[list[Tria
         if "run" in trial.user_attrs:
             runs.setdefault(trial.user_attrs["run"], []).append(trial)
         elif trial.state == TrialState.RUNNING:
-            # A worker that is killed while it asks leaves one of which not all is known.
+            # Its worker was killed before all settings were drawn.
             study.tell(trial.number, state=TrialState.FAIL)
     for trials in runs.values():
         if any(trial.state == TrialState.RUNNING for trial in trials):
@@ -202,22 +235,22 @@ def _begun(study: optuna.Study, space: Space, worker: str) -> Iterator[list[Tria
 
 
 def _train(study: optuna.Study, space: Space, folder: Path, trials: Sequence[Trial]) -> Iterator[TrialProgress]:
-    """Trains the trials as variants of one run, and tells the study how they did.
+    """Trains the trials as variants of one run, and tells the study their errors.
 
-    While one of them is promising, all go on: they are one program. What was trained to the end is judged by its end.
+    All continue while one of them is promising, since they are one program.
     """
     path = folder / trials[0].user_attrs["run"]
-    config = space.together([trial.params for trial in trials])
-    run = Run.create(path, config) if Run.is_free(path) else Run(path)
+    config = space.combine([trial.params for trial in trials])
+    run = Run.create(path, config) if RunFolder.is_free(path) else Run(path)
     numbers = tuple(trial.number for trial in trials)
     open_ones = {trial.number for trial in running(study)}
     hopeless = np.array([trial.number not in open_ones for trial in trials])
     yield TrialProgress(numbers, run, None)
     try:
-        for report in run.train():
-            if report.validation is not None:
-                hopeless |= _hopeless(trials, hopeless, report)
-            yield TrialProgress(numbers, run, report)
+        for metrics in run.train():
+            if metrics.validation is not None:
+                hopeless |= _hopeless(trials, hopeless, metrics)
+            yield TrialProgress(numbers, run, metrics)
             if hopeless.all():
                 break
         errors = _by_variant(run.record.best_error, len(trials))
@@ -226,19 +259,19 @@ def _train(study: optuna.Study, space: Space, folder: Path, trials: Sequence[Tri
         errors, ended = np.full(len(trials), np.inf), True
     for trial, error in zip(trials, errors, strict=True):
         complete = ended and np.isfinite(error)
-        # Another worker may have given it up.
+        # Another worker may have marked it as failed.
         value, state = (float(error), None) if complete else (None, TrialState.PRUNED)
         study.tell(trial.number, value, state=state, skip_if_finished=True)
 
 
-def _hopeless(trials: Sequence[Trial], known: np.ndarray, report: ChunkMetrics) -> np.ndarray:
-    """The trials that do worse than the pruner bears with, or have diverged."""
-    assert report.validation is not None
-    errors = _by_variant(report.validation, len(trials))
+def _hopeless(trials: Sequence[Trial], known: np.ndarray, metrics: ChunkMetrics) -> np.ndarray:
+    """Which trials the pruner rejects, or have diverged."""
+    assert metrics.validation is not None
+    errors = _by_variant(metrics.validation, len(trials))
     given_up = ~np.isfinite(errors)
     for i in np.flatnonzero(~(given_up | known)).tolist():
         try:
-            trials[i].report(float(errors[i]), report.record.step)
+            trials[i].report(float(errors[i]), metrics.record.step)
             given_up[i] = trials[i].should_prune()
         except optuna.exceptions.UpdateFinishedTrialError:
             given_up[i] = True
@@ -251,7 +284,7 @@ def _by_variant(errors: Sequence[float], variants: int) -> np.ndarray:
 
 
 def _places(study: optuna.Study, before: int | None = None) -> int:
-    """How many trials there are, those aside that failed."""
+    """How many trials have not failed."""
     trials = study.get_trials(deepcopy=False)
     return sum(t.state != TrialState.FAIL for t in trials if before is None or t.number < before)
 
@@ -269,12 +302,13 @@ def _suggest(trial: Trial, key: str, values: Range) -> Any:
 def _storage(storage: str) -> BaseStorage:
     """A database by its URL, or a journal file by its path."""
     if "://" not in storage:
-        return JournalStorage(JournalFileBackend(storage))
+        # Not the default lock, a symbolic link: Windows creates these for administrators only.
+        return JournalStorage(JournalFileBackend(storage, JournalFileOpenLock(storage)))
     network = not storage.startswith("sqlite")
     arguments = {"connect_args": {"connect_timeout": SECONDS_TO_CONNECT}} if network else {}
     return RDBStorage(storage, engine_kwargs=arguments)
 
 
 def error(trial: FrozenTrial) -> float:
-    """What a trial came to, or came to last before it was given up."""
+    """The validation error of a trial; infinite if it has none."""
     return np.inf if trial.value is None else trial.value

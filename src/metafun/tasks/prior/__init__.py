@@ -1,4 +1,4 @@
-"""A distribution over small tables, for models that are to work on any of them."""
+"""A prior over small tables, on which models of any table are trained."""
 
 from .tables import LabelTables, NumberTables, Tables
 

@@ -1,4 +1,4 @@
-"""Columns as tables have them: correlated, skewed, in steps, with gaps."""
+"""Columns as real tables have them: correlated, skewed, discrete, with missing entries."""
 
 import jax
 import jax.numpy as jnp
@@ -8,12 +8,12 @@ from ...model.likelihoods import masked_mean
 from ..scaling import MIN_VARIANCE_RATIO
 from .draws import categories, integers, normals
 
-# The most classes a column of integers has.
+# Most levels of a discrete column.
 LEVELS = 8
 
 
 def correlated(key: PRNGKeyArray, rows: int, columns: int) -> Float[Array, "n d"]:
-    """Standard normal columns that share some of a few hidden causes, from none to nearly all."""
+    """Standard normal columns; a few latent causes explain a random share of their variance, from 0 to 95 %."""
     key_normal, key_rank, key_share = jax.random.split(key, 3)
     own, causes, mixing = normals(key_normal, (rows, columns), (rows, columns), (columns, columns))
     rank = integers(key_rank, 1, columns)
@@ -24,14 +24,14 @@ def correlated(key: PRNGKeyArray, rows: int, columns: int) -> Float[Array, "n d"
 
 
 def warped(key: PRNGKeyArray, z: Float[Array, "n d"]) -> Float[Array, "n d"]:
-    """Each normal column through a map of its own: most stay, some become even, skewed, heavy-tailed or integers."""
+    """Each normal column through a random map: most stay, others become uniform, skewed, heavy-tailed or discrete."""
     columns = z.shape[1]
     key_kind, key_strength, key_levels, key_order = jax.random.split(key, 4)
     strength = jax.random.uniform(key_strength, (columns,), minval=0.3, maxval=1.2)
     levels = integers(key_levels, 2, LEVELS, (columns,))
     even = jax.scipy.stats.norm.cdf(z)
     step = jnp.minimum(jnp.floor(even * levels), levels - 1).astype(int)
-    # Integers that stand for categories are in no order.
+    # The codes of a categorical column have no order.
     names = jnp.argsort(jax.random.uniform(key_order, (columns, LEVELS)), axis=1)
     named = jnp.take_along_axis(names, step.T, axis=1).T
     kinds = jnp.stack([z, even, jnp.exp(strength * z), z + strength * z**3, step + 0.0 * z, named + 0.0 * z])
@@ -40,9 +40,12 @@ def warped(key: PRNGKeyArray, z: Float[Array, "n d"]) -> Float[Array, "n d"]:
 
 
 def principal(x: Float[Array, "n d"], own: Bool[Array, " n"], count: int) -> Float[Array, "n c"]:
-    """Components in the order of their variance over the rows that are `own`, the first with deviation 1.
+    """Principal components over the rows of the context, divided by the standard deviation of the first.
 
-    Those without variance are missing.
+    Args:
+        x: all rows of a table.
+        own: which rows are context.
+        count: number of components; components without variance are missing.
     """
     centred = jnp.where(own[:, None], x - masked_mean(x, own), 0)
     variances, directions = _leading(centred.T @ centred / jnp.maximum(own.sum(), 1), count)
@@ -51,9 +54,9 @@ def principal(x: Float[Array, "n d"], own: Bool[Array, " n"], count: int) -> Flo
 
 
 def _leading(spread: Float[Array, "d d"], count: int) -> tuple[Float[Array, " c"], Float[Array, "c d"]]:
-    """The largest eigenvalues and their vectors, one after the other, by the 256th power of what is left.
+    """The largest eigenvalues and eigenvectors, one after another: the 256th power of the deflated matrix.
 
-    Not `eigh`: LAPACK's threads and those of several CPU devices would wait for each other.
+    Not `eigh`: LAPACK's threads deadlock with those of several CPU devices.
     """
 
     def next_one(left: Float[Array, "d d"], _: None) -> tuple[Array, tuple[Array, Array]]:
@@ -61,7 +64,7 @@ def _leading(spread: Float[Array, "d d"], count: int) -> tuple[Float[Array, " c"
         for _squaring in range(8):
             power = power / jnp.maximum(jnp.linalg.norm(power), 1e-30)
             power = power @ power
-        # The column of the largest entry is along the eigenvector.
+        # Every column of the power is parallel to the eigenvector; the one with the largest entry is most accurate.
         vector = power[:, jnp.argmax(jnp.diagonal(power))]
         vector = vector / jnp.maximum(jnp.linalg.norm(vector), 1e-30)
         value = vector @ left @ vector
@@ -73,7 +76,7 @@ def _leading(spread: Float[Array, "d d"], count: int) -> tuple[Float[Array, " c"
 
 
 def with_gaps(key: PRNGKeyArray, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
-    """In one table of five some entries are missing, each with the same chance of up to 30 %."""
+    """In one table of five, entries are missing at random with one probability of up to 30 %."""
     key_rate, key_gaps = jax.random.split(key)
     rate = jnp.maximum(jax.random.uniform(key_rate, minval=-1.2, maxval=0.3), 0)
     return jnp.where(jax.random.bernoulli(key_gaps, rate, x.shape), jnp.nan, x)

@@ -1,4 +1,4 @@
-"""Random functions of several inputs: Gaussian processes, networks, sparse linear ones, steps, and sums of them."""
+"""Random functions of several inputs: Gaussian processes, networks, linear functions, trees, and mixtures of these."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ TREES, SPLITS = 4, 4
 
 
 def draw(key: PRNGKeyArray, x: Float[Array, "n d"], outputs: int) -> Float[Array, "n o"]:
-    """Functions of one kind or a mixture of kinds, at x, with mean 0 and deviation 1. Columns that are 0 are unused."""
+    """Random functions at x, of one kind or a mixture, standardised. Columns of zeros are unused."""
     key_shares, key_alone, *keys = jax.random.split(key, 2 + len(KINDS))
     each = jnp.stack([_standardise(kind(k, x, outputs)) for kind, k in zip(KINDS, keys, strict=True)])
     (shares,) = normals(key_shares, (len(KINDS),))
@@ -25,9 +25,9 @@ def draw(key: PRNGKeyArray, x: Float[Array, "n d"], outputs: int) -> Float[Array
 
 
 def fourier(key: PRNGKeyArray, x: Float[Array, "n d"], outputs: int) -> Float[Array, "n o"]:
-    """Gaussian processes by random frequencies, with a length scale for each column.
+    """Gaussian processes by random Fourier features, with a length scale for each column.
 
-    Frequencies of many sizes make rough functions, as Matérn kernels do, and frequencies of one size smooth ones.
+    Widely spread frequencies make rough functions, as Matérn kernels do; equal ones make smooth functions.
     """
     key_normal, key_phase, key_scale, key_rough = jax.random.split(key, 4)
     d = x.shape[1]
@@ -39,7 +39,7 @@ def fourier(key: PRNGKeyArray, x: Float[Array, "n d"], outputs: int) -> Float[Ar
 
 
 def network(key: PRNGKeyArray, x: Float[Array, "n d"], outputs: int) -> Float[Array, "n o"]:
-    """Two hidden layers, most of whose connections may be missing."""
+    """Networks with two hidden layers and random sparsity."""
     key_normal, key_kept, key_keep, key_gain, key_kind = jax.random.split(key, 5)
     inner, outer = (x.shape[1], HIDDEN), (HIDDEN, HIDDEN)
     w1, w2, b1, b2, out = normals(key_normal, inner, outer, (HIDDEN,), (HIDDEN,), (HIDDEN, outputs))
@@ -55,7 +55,7 @@ def network(key: PRNGKeyArray, x: Float[Array, "n d"], outputs: int) -> Float[Ar
 
 
 def linear(key: PRNGKeyArray, x: Float[Array, "n d"], outputs: int) -> Float[Array, "n o"]:
-    """Of all columns or of few."""
+    """Linear functions of all columns, or mainly of a few."""
     key_w, key_keep, key_rate = jax.random.split(key, 3)
     rate = jax.random.uniform(key_rate, minval=0.2, maxval=1.0)
     (w,) = normals(key_w, (x.shape[1], outputs))
@@ -63,7 +63,7 @@ def linear(key: PRNGKeyArray, x: Float[Array, "n d"], outputs: int) -> Float[Arr
 
 
 def steps(key: PRNGKeyArray, x: Float[Array, "n d"], outputs: int) -> Float[Array, "n o"]:
-    """A few trees that split by the same columns and thresholds on a level; from one split to some."""
+    """Sums of a few oblivious trees: all nodes of a level share one column and threshold."""
     key_column, key_normal, key_depth, key_trees = jax.random.split(key, 4)
     at, values = normals(key_normal, (TREES, SPLITS), (TREES, 2**SPLITS, outputs))
     columns = categories(key_column, (jnp.square(x).sum(0) > 0) + 1e-6, (TREES, SPLITS))

@@ -1,4 +1,4 @@
-"""Small tables of every kind, made up as they are needed: what a model that is to work on any table learns from."""
+"""Synthetic tables: the prior on which models of any table are trained."""
 
 import equinox as eqx
 import jax
@@ -6,40 +6,42 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ...model.task import Points, Task
-from ..base import Tasks
+from ..base import TaskDistribution
 from ..scaling import OUTPUT_CLIP, ClippedScaling, RobustScaling, compress_tails
 from . import features, functions
 from .draws import categories, integers, log_uniform, normals
 
 
-class Tables(Tasks):
-    """Up to `columns` columns; n context rows, the logarithm of n uniform over `context`, and `targets` others.
+class Tables(TaskDistribution):
+    """Tables standardised by their context, as `fit` does. A column beyond the table's width is missing in every row.
 
-    A column that is not there is missing in every row. Numbers are standardised by the context, as `fit` does.
+    Args:
+        columns: most columns.
+        context: (least, most) context rows; the logarithm of their number is uniform.
+        targets: most targets.
     """
 
     columns: int = eqx.field(static=True)
     context: tuple[int, int] = eqx.field(static=True)
     targets: int = eqx.field(static=True)
 
-    def oracle(self, key: PRNGKeyArray, task: Task) -> None:
-        return None
-
     @property
     def drawn(self) -> int:
-        """Columns that are drawn: some tables have twice as many, and are given by their principal components."""
+        """Columns drawn: wide tables have up to twice as many, and are replaced by their principal components."""
         return 2 * self.columns
 
     @property
     def rows(self) -> int:
+        """Rows drawn, context and targets together."""
         return self.context[1] + self.targets
 
     def context_size(self, key: PRNGKeyArray) -> Int[Array, ""]:
+        """The number of context rows of one table."""
         least, most = self.context
         return jnp.clip(log_uniform(key, least, most + 1).astype(int), least, most)
 
     def used_columns(self, key: PRNGKeyArray) -> tuple[Bool[Array, " d"], Bool[Array, " d"]]:
-        """Which columns there are, and which of them tell anything."""
+        """Which columns the table has, and which of them are informative."""
         key_wide, key_count, key_rate, key_used = jax.random.split(key, 4)
         is_wide = jax.random.bernoulli(key_wide, 0.2)
         count = integers(key_count, 1, self.columns) + is_wide * self.columns
@@ -51,9 +53,9 @@ class Tables(Tasks):
         return there, used
 
     def split(
-        self, n: Int[Array, ""], x: Float[Array, "rows d"], y: Float[Array, "rows k"], judged: Bool[Array, " rows"]
+        self, n: Int[Array, ""], x: Float[Array, "rows d"], y: Float[Array, "rows k"], is_target: Bool[Array, " rows"]
     ) -> Task:
-        """The first n rows are the context; the `targets` last ones that are judged the target."""
+        """A task: the first n rows are the context, the last `targets` rows where `is_target` holds the target."""
         most = self.context[1]
         own = jnp.arange(most) < n
         is_wide = ~jnp.isnan(x[:, self.columns]).all()
@@ -61,11 +63,11 @@ class Tables(Tasks):
         x = compress_tails(standard(x))
         components = features.principal(jnp.nan_to_num(x), jnp.arange(len(x)) < n, self.columns)
         x = jnp.where(is_wide, components, x[:, : self.columns])
-        return Task(Points(x[:most], y[:most], own), Points(x[most:], y[most:], judged[most:]))
+        return Task(Points(x[:most], y[:most], own), Points(x[most:], y[most:], is_target[most:]))
 
 
 class NumberTables(Tables):
-    """Regression: y is a random function of the columns, with noise; some columns are made from y instead."""
+    """Regression: y is a noisy random function of the columns; in some tables, columns follow from y instead."""
 
     def sample(self, key: PRNGKeyArray) -> Task:
         keys = jax.random.split(key, 12)
@@ -76,7 +78,6 @@ class NumberTables(Tables):
         heavy = jax.random.bernoulli(keys[4], 0.2)
         sizes, errors, echo = normals(keys[5], f.shape, f.shape, (self.drawn,))
         y = f + noise * jnp.exp(heavy * sizes) * errors
-        # Causes are not always the inputs: in some tables columns follow from y.
         follows = jax.random.bernoulli(keys[6], 0.25) & jax.random.bernoulli(keys[7], 0.5, (self.drawn,))
         z = jnp.where(follows, (z + echo * y) / jnp.sqrt(1 + jnp.square(echo * y).mean(0)), z)
         y = jnp.where(jax.random.bernoulli(keys[9], 0.15), jnp.exp(y / (1 + noise)), y)
@@ -85,16 +86,16 @@ class NumberTables(Tables):
         task = self.split(n, jnp.where(there, x, jnp.nan), y, jnp.ones(self.rows, bool))
         scale = ClippedScaling.of(jnp.where(task.context.mask[:, None], task.context.y, jnp.nan))
         context, target = scale(task.context.y), scale(task.target.y)
-        # Of a target that lies far beyond all that the context shows, nothing can be learned.
-        judged = abs(target[:, 0]) < OUTPUT_CLIP
+        # A target far outside the context's range teaches nothing.
+        within = abs(target[:, 0]) < OUTPUT_CLIP
         return Task(
             Points(task.context.x, context, task.context.mask),
-            Points(task.target.x, target, task.target.mask & judged),
+            Points(task.target.x, target, task.target.mask & within),
         )
 
 
 class LabelTables(Tables):
-    """Classification with 2 to `classes` classes, as often as chance has it or, in half of the tables, evenly shown."""
+    """Classification with 2 to `classes` classes; in half of the tables the context is balanced."""
 
     classes: int = eqx.field(static=True)
 
@@ -113,7 +114,7 @@ class LabelTables(Tables):
             jax.random.bernoulli(keys[8], 0.3), _by_threshold(scores[:, 0], shares), _by_largest(scores, shares)
         )
         labels = jnp.where(is_clustered, cluster, labels)
-        # Where chance made one class of them all, the first column tells two apart.
+        # Where all rows fell into one class, the first column decides between two.
         labels = jnp.where((labels == labels[0]).all(), (z[:, 0] > 0).astype(int), labels)
         labels = self._noisy(keys[9], labels, shares)
 
@@ -128,7 +129,7 @@ class LabelTables(Tables):
         return self.split(n, x, jax.nn.one_hot(labels, self.classes), shown[labels])
 
     def _shares(self, key: PRNGKeyArray, ways: Int[Array, ""]) -> Float[Array, " c"]:
-        """How often the classes are; those beyond `ways` never."""
+        """Frequencies of the classes; classes beyond `ways` have none."""
         key_kind, key_shares = jax.random.split(key)
         (logits,) = normals(key_shares, (self.classes,))
         logits = jax.random.uniform(key_kind, maxval=1.5) * logits
@@ -137,7 +138,7 @@ class LabelTables(Tables):
     def _clustered(
         self, key: PRNGKeyArray, z: Float[Array, "n d"], cluster: Int[Array, " n"], used: Bool[Array, " d"]
     ) -> Float[Array, "n d"]:
-        """A Gaussian for each class, with a middle of its own and a width that may be its own."""
+        """A Gaussian for each class, with random means and, in some tables, random widths."""
         key_apart, key_own, key_normal = jax.random.split(key, 3)
         each = (self.classes, self.drawn)
         pull, middles, widths = normals(key_normal, (self.drawn,), each, each)
@@ -148,7 +149,7 @@ class LabelTables(Tables):
         return (moved - moved.mean(0)) / moved.std(0)
 
     def _noisy(self, key: PRNGKeyArray, labels: Int[Array, " n"], shares: Float[Array, " c"]) -> Int[Array, " n"]:
-        """In one table of three, some labels are wrong."""
+        """In one table of three, up to 20 % of the labels are random."""
         key_rate, key_where, key_what = jax.random.split(key, 3)
         rate = jnp.maximum(jax.random.uniform(key_rate, minval=-0.4, maxval=0.2), 0)
         others = categories(key_what, shares, labels.shape)
@@ -156,24 +157,24 @@ class LabelTables(Tables):
 
 
 def _by_threshold(score: Float[Array, " n"], shares: Float[Array, " c"]) -> Int[Array, " n"]:
-    """Classes one above the other along the score, each with its share of the rows."""
+    """Classes ordered along the score, each with its share of the rows."""
     rank = jnp.argsort(jnp.argsort(score)) / len(score)
     return jnp.minimum((rank[:, None] >= jnp.cumsum(shares)).sum(1), len(shares) - 1)
 
 
 def _by_largest(scores: Float[Array, "n c"], shares: Float[Array, " c"]) -> Int[Array, " n"]:
-    """The class with the largest score; frequent ones have a head start."""
+    """The class with the largest score + log frequency."""
     return jnp.argmax(scores + jnp.log(shares), axis=1)
 
 
 def _with_two(labels: Int[Array, " n"]) -> Int[Array, " n"]:
-    """An order in which the first two rows are of different classes, if there are any."""
+    """An order whose first two rows have different classes, if there are two classes."""
     other = jnp.argmax(labels != labels[0])
     places = jnp.arange(len(labels))
     return jnp.where(other > 0, places.at[1].set(other).at[other].set(1), places)
 
 
 def _evenly(labels: Int[Array, " n"], classes: int, most: int) -> Int[Array, " n"]:
-    """An order in which the first rows show every class as often as every other, as long as there are rows of it."""
+    """An order whose first rows are balanced between the classes, as far as classes have rows."""
     shown = jnp.cumsum(jax.nn.one_hot(labels, classes), axis=0)[jnp.arange(len(labels)), labels]
     return jnp.argsort(jnp.where(jnp.arange(len(labels)) < most, shown, jnp.inf), stable=True)

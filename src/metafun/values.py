@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from ..schema import Between
+from .schema import Between
 
 Count = Annotated[int, Between(1, 2**31 - 1)]
 # A file from outside must not make us build a network without end before its shapes can be checked.

@@ -1,0 +1,112 @@
+"""Options that several commands share."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..config import Config, load_config, parse_setting
+from ..errors import InvalidConfig
+
+Preset = Annotated[str, typer.Argument(metavar="PRESET_OR_TOML", help="A preset (see `metafun info`) or a TOML file.")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting: --set training.steps=1000.")
+]
+Data = Annotated[str | None, typer.Option("--data", help="A table of features: a name or a path.", show_default=False)]
+Seeds = Annotated[
+    int | None, typer.Option("--seeds", min=1, help="Seeds trained at once: 0, 1, …", show_default="that of the preset")
+]
+Vary = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--vary",
+        metavar="KEY=[A,B,…]",
+        help="Train these values of a setting at once and keep the best on validation. Repeat it for several settings.",
+    ),
+]
+OutDir = Annotated[
+    Path | None, typer.Option("--out", help="Folder; by default below runs/, named after the preset.", show_default=False)
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the run in the folder.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")]
+RecordTo = Annotated[
+    Path | None, typer.Option("--record", help="Append the result to this .jsonl file.", show_default=False)
+]
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """The options of commands that train a preset."""
+
+    preset: Preset
+    settings: Settings = None
+    data: Data = None
+    seeds: Seeds = None
+    vary: Vary = None
+    out_dir: OutDir = None
+    resume: Resume = False
+    overwrite: Overwrite = False
+
+    def config(self) -> Config:
+        """The preset with all changes."""
+        return configure(self.preset, self.settings, self.seeds, self.data, self.vary)
+
+    def folder(self, suffix: str = "") -> Path:
+        """Where the run goes."""
+        return self.out_dir or Path("runs") / f"{Path(self.preset).stem}{suffix}"
+
+    def for_run(self) -> dict[str, bool]:
+        """How to open the run; without any change of the preset, the settings in the folder are resumed."""
+        unchanged = not self.settings and not self.vary and self.seeds is None and self.data is None
+        return {"overwrite": self.overwrite, "resume": self.resume, "any_settings": unchanged}
+
+
+def shares(options: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A decorator: the fields of the dataclass `options` become options of the command, its first argument."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        shared = list(inspect.signature(options).parameters.values())
+        others = list(inspect.signature(command).parameters.values())[1:]
+
+        @wraps(command)
+        def wrapper(**values: Any) -> None:
+            return command(options(**{p.name: values.pop(p.name) for p in shared}), **values)
+
+        parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*shared, *others)]
+        wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
+        return wrapper
+
+    return decorate
+
+
+def configure(
+    source: str,
+    settings: Sequence[str] | None = None,
+    seeds: int | None = None,
+    data: str | None = None,
+    vary: Sequence[str] | None = None,
+) -> Config:
+    """A preset or file with changes; some settings have options of their own."""
+    changes: dict[str, Any] = {"training.seeds": None if seeds is None else list(range(seeds)), "tasks.data": data}
+    changes = {key: value for key, value in changes.items() if value is not None}
+    for key in changes:
+        if any(setting.startswith(key + "=") for setting in settings or ()):
+            raise InvalidConfig(f"--{key.split('.')[1]} and --set {key}=… set the same thing; give one of them.")
+    if data is not None:
+        load_config(source).tasks.with_data(data)
+    if vary:
+        changes["vary"] = dict(map(parse_setting, vary))
+    return load_config(source, settings or (), changes)
+
+
+def check_folder(option: str, path: Path | None) -> None:
+    """InvalidConfig before any work is done, if the file `path` could not be written after it."""
+    if path is not None and not path.absolute().parent.is_dir():
+        raise InvalidConfig(f"{option} {path}: there is no folder {path.absolute().parent}; make it first.")
+
+

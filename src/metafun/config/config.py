@@ -1,0 +1,102 @@
+"""The settings of a whole experiment: model, tasks, training and evaluation, as `config.toml` holds them."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import tomli_w
+
+from ..schema import to_table
+from ..tasks import CollectedTasks, CurveTasks, EpisodeTasks, SinusoidTasks, TableTasks
+from ..values import Count, NonNegative, Part, Seed, Size
+from .baselines import LEOConfig, LogisticConfig, MAMLConfig, MatchingConfig, PrototypesConfig
+from .embedding import ColumnsConfig, ConvNetConfig
+from .model import MetaFunConfig
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """Adam. All seeds, one model each, train at once. Gradients are clipped in the order of the three settings.
+
+    Args:
+        steps: length of the schedule, in steps.
+        stop: step after which training ends, if before the end of the schedule.
+        batch: tasks in a step.
+        seeds: one model is trained for each.
+        learning_rate: its highest value.
+        schedule: constant, or cosine decay to 0 after the warm-up.
+        warmup: steps in which the cosine schedule's learning rate rises from 0.
+        clip_entries: most absolute value of an entry of the gradient.
+        clip_arrays: most norm of the gradient of each array.
+        clip: most norm of the whole gradient.
+        average: decay of the moving average of the parameters that is evaluated; 0 for no averaging.
+        chunk: steps compiled into one program; logging and validation happen between chunks.
+        validate_every: steps between validations, a multiple of `chunk`; 0 keeps the last parameters, not the best.
+        validation_tasks: tasks of a validation.
+        patience: validations without improvement after which training stops.
+    """
+
+    steps: Count = 40_000
+    stop: Count | None = None
+    batch: Count = 64
+    seeds: tuple[Seed, ...] = (0,)
+    learning_rate: NonNegative = 1e-3
+    schedule: Literal["constant", "cosine"] = "cosine"
+    warmup: Size = 1000
+    clip_entries: NonNegative | None = None
+    clip_arrays: NonNegative | None = None
+    clip: NonNegative | None = None
+    average: Part = 0.0
+    chunk: Count = 200
+    validate_every: Size = 2000
+    validation_tasks: Count = 1000
+    patience: Count | None = None
+
+    @property
+    def end(self) -> int:
+        """The last step."""
+        return self.stop or self.steps
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """Test tasks, the same for every model. Settings that are not given are chosen by the kind of tasks.
+
+    Args:
+        tasks: number of test tasks of each kind.
+        seed: seed of the test tasks.
+        shots: context sizes; in classification, rows of each class.
+        ways: numbers of classes; for episodes only.
+        targets: targets of a task; in classification, of each class.
+    """
+
+    tasks: Count = 10_000
+    seed: Seed = 2020
+    shots: tuple[Size, ...] | None = None
+    ways: tuple[Count, ...] | None = None
+    targets: Count | None = None
+
+
+@dataclass(frozen=True)
+class Config:
+    """What `config.toml` in a run folder holds.
+
+    Args:
+        model: the learner.
+        embedding: network from rows (images, tables) to vectors, trained with the model.
+        tasks: what to learn from.
+        training: optimiser, schedule, seeds and validation.
+        evaluation: test tasks.
+        vary: values of numeric settings, equally many of each. The variants train at once, each with all seeds; the
+            best on validation is the run's model.
+    """
+
+    model: MetaFunConfig | MAMLConfig | PrototypesConfig | MatchingConfig | LogisticConfig | LEOConfig = MetaFunConfig()
+    embedding: ConvNetConfig | ColumnsConfig | None = None
+    tasks: SinusoidTasks | CurveTasks | EpisodeTasks | CollectedTasks | TableTasks = SinusoidTasks()
+    training: TrainingConfig = TrainingConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    vary: dict[str, tuple[float, ...]] | None = None
+
+    def to_toml(self) -> str:
+        """The settings as TOML; `parse_config` is the inverse."""
+        return tomli_w.dumps(to_table(self))

@@ -1,0 +1,61 @@
+"""The evaluation of a run, with all facts needed to repeat it."""
+
+import dataclasses
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import jax
+from rich.console import Console
+
+from .. import __version__
+from ..config import Experiment, with_changes
+from ..model.nn import count_parameters
+from .evaluation import evaluate
+from .run import Run
+from .session import best_variant, read_record
+
+
+def measure(
+    run: Run,
+    console: Console,
+    *,
+    which: str = "best",
+    changes: Mapping[str, Any] | None = None,
+    data: str | None = None,
+) -> dict[str, Any]:
+    """The metrics of all seeds (see `evaluate`), and where they come from.
+
+    Args:
+        run: a trained run.
+        console: gets a note if training was stopped before its end.
+        which: the `best` parameters on validation, or the `last`.
+        changes: settings of the evaluation to change, by dotted key.
+        data: name or path of another table to test on.
+    """
+    opened = run.checkpoint()
+    record, variant = read_record(run.folder, opened), best_variant(opened)
+    config = with_changes(run.experiment.variants[variant].config, changes or {})
+    if data is not None:
+        config = dataclasses.replace(config, tasks=config.tasks.with_data(data))
+    experiment = Experiment(config)
+    models, end = opened.models(variant, which), run.config.training.end
+    if record.step < end and not record.stopped_early:
+        console.print(f"note: training was stopped after {record.step} of {end} steps")
+    return {
+        "run": run.path.name,
+        "which": which,
+        "trained_on": run.experiment.tasks.trained_on,
+        "tested_on": experiment.tasks.tested_on,
+        "metrics": evaluate(models, experiment),
+        "test_tasks": experiment.evaluation.tasks,
+        "parameters": count_parameters(models) // len(experiment.training.seeds),
+        "steps": record.step,
+        "best_step": record.best_step,
+        "train_seconds": round(record.seconds, 2),
+        "steps_per_second": run.folder.steps_per_second(),
+        "device": jax.local_devices()[0].device_kind,
+        "version": __version__,
+        "date": datetime.now(UTC).date().isoformat(),
+        "config": experiment.config.to_toml(),
+    }

@@ -1,0 +1,110 @@
+"""A run: a folder, and the training session that goes on in it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..config import Config, Experiment, resolve
+from ..errors import InvalidConfig
+from ..model import Learner
+from ..schema import flatten, to_table
+from .checkpoint import Checkpoint
+from .run_folder import RunFolder
+from .session import ChunkMetrics, SessionRecord, TrainingSession, best_variant, read_record
+
+
+class Run:
+    """One training, which can stop and resume at any moment.
+
+    Args:
+        path: an existing run folder.
+        folder: the same, if it is open already.
+    """
+
+    def __init__(self, path: Path, folder: RunFolder | None = None):
+        self.folder = folder or RunFolder.open(path)
+        self.path, self.checkpoint_file = path, self.folder.checkpoint_file
+
+    @classmethod
+    def create(cls, path: Path, config: Config | Experiment, *, overwrite: bool = False) -> "Run":
+        """A new run.
+
+        Args:
+            path: where its folder goes.
+            config: what to train; resolved here if it is not yet.
+            overwrite: replace a run in the folder; anything else in the way is refused.
+        """
+        return cls(path, RunFolder.create(path, resolve(config), overwrite=overwrite))
+
+    @classmethod
+    def open(
+        cls, path: Path, config: Config, *, overwrite: bool = False, resume: bool = False, any_settings: bool = False
+    ) -> "Run":
+        """A new run, or with `resume` the one in the folder.
+
+        Args:
+            path: the folder.
+            config: what to train.
+            overwrite: replace a run in the folder.
+            resume: continue the run in the folder, if there is one.
+            any_settings: resume with the settings of the folder, whatever `config` says.
+        """
+        if overwrite and resume:
+            raise InvalidConfig("--resume and --overwrite contradict each other; give one of them.")
+        if not resume or RunFolder.is_free(path):
+            return cls.create(path, config, overwrite=overwrite)
+        run = cls(path)
+        if not any_settings and run.config != (asked := resolve(config).config):
+            old, new = (flatten(to_table(c)) for c in (run.config, asked))
+            key = next(key for key in {**old, **new} if old.get(key) != new.get(key))
+            raise InvalidConfig(
+                f"{path} was started with other settings: {key} is {old.get(key)} there and {new.get(key)} here. "
+                "Drop the settings to continue with those of the folder, or choose another --out."
+            )
+        return run
+
+    @property
+    def experiment(self) -> Experiment:
+        return self.folder.experiment
+
+    @property
+    def config(self) -> Config:
+        return self.experiment.config
+
+    def checkpoint(self) -> Checkpoint:
+        """The latest checkpoint, opened."""
+        return Checkpoint(self.checkpoint_file)
+
+    @property
+    def record(self) -> SessionRecord:
+        """How far the run has come, read from its checkpoint."""
+        return read_record(self.folder, self.checkpoint())
+
+    @property
+    def variant(self) -> Experiment:
+        """The experiment of the models: the best variant, where several trained at once."""
+        return self.experiment.variants[best_variant(self.checkpoint())]
+
+    def models(self, which: str = "best") -> Learner:
+        """The trained models of all seeds as one: the `best` on validation or the `last`."""
+        opened = self.checkpoint()
+        return opened.models(best_variant(opened), which)
+
+    def model(self) -> Learner:
+        """The first seed's best model."""
+        opened = self.checkpoint()
+        return opened.model(best_variant(opened))
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """One entry for each chunk of training."""
+        return self.folder.metrics()
+
+    def train(self) -> Iterator[ChunkMetrics]:
+        """Trains from the last checkpoint, or from the start, to the end; yields after every chunk."""
+        return TrainingSession(self.folder).run()
+
+    def varied(self, variant: int | None = None) -> str:
+        """The settings of a variant, or of the best one, that differ between variants; empty without variants."""
+        experiment = self.variant if variant is None else self.experiment.variants[variant]
+        settings = flatten(to_table(experiment.config))
+        return ", ".join(f"{key}={settings[key]:g}" for key in self.config.vary or ())
