@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from metafun import MetaFunClassifier, MetaFunRegressor, __version__
-from metafun.bench.tables import SETS
+from metafun.bench.datasets import SETS
 
 ROUNDS, REPETITIONS = 5, 40
 

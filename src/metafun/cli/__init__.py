@@ -7,7 +7,7 @@ from pathlib import Path
 import jax
 
 from ..training.devices import use_all_cores
-from . import bench, data, demos, experiments, fitting, protocol, report, reproduce, search
+from . import bench, data, demos, experiments, fitting, protocol, reproduce, search
 from .console import app
 
 app.add_typer(data.app, name="data")
@@ -22,7 +22,6 @@ __all__ = [
     "fitting",
     "main",
     "protocol",
-    "report",
     "reproduce",
     "search",
 ]

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ..config import load_config
-from ..report import published
+from ..paper.published import published
 from . import running
 from .console import app, out, write_json
 from .running import Overwrite, Resume, Settings

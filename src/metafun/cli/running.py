@@ -18,7 +18,7 @@ from .. import __version__
 from ..config import Config, EpisodesConfig, load_config, parse_setting, with_changes
 from ..errors import InvalidConfig, InvalidRun
 from ..model.nn import count_parameters
-from ..report import number, published
+from ..paper.published import format_mean_std, published
 from ..schema import flatten, to_table
 from ..training.evaluation import evaluate
 from ..training.progress import watched
@@ -175,7 +175,7 @@ def show(results: dict[str, Any]) -> None:
     for name, value in results["metrics"].items():
         interval = "–" if value["interval"] is None else f"± {value['interval']:.5f}"
         beside = [f"{paper[name][0]:.3f} ± {paper[name][1]:.3f}" if name in paper else "–"] if paper else []
-        table.add_row(name, number(value), interval, *beside)
+        table.add_row(name, format_mean_std(value), interval, *beside)
     out.print(table)
 
 
