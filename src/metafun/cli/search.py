@@ -162,7 +162,7 @@ def follow(study: Any, moments: Any, trials: int, *, quiet: bool = False) -> Non
 
 
 def _report(study: Any, ranges: Any, preset: str, folder: Path, as_json: bool) -> None:
-    from ..plots.search import plot_parallel, plot_slices
+    from ..plots.search import PARALLEL_FILE, SLICES_FILE, plot_parallel, plot_slices
     from ..training import search as searching
 
     done = searching.finished(study)
@@ -181,7 +181,7 @@ def _report(study: Any, ranges: Any, preset: str, folder: Path, as_json: bool) -
     shown = [(t.params, t.value, t.number in ended) for t in done if t.value is not None]
     figures = [
         plot(ranges.ranges, shown, folder / name)
-        for plot, name in ((plot_parallel, "parallel.png"), (plot_slices, "slices.png"))
+        for plot, name in ((plot_parallel, PARALLEL_FILE), (plot_slices, SLICES_FILE))
     ]
     results["figures"] = list(map(str, figures))
     write_json(folder / "search.json", results)

@@ -10,10 +10,10 @@ from ..model.likelihoods import Gaussian
 from ..model.stochastic import StochasticMetaFun
 from ..tasks import Curves, Sinusoid
 from ..training.run_folder import Run
+from .calibration import plot_reliability
 from .classification import plot_episodes, plot_weights
 from .regression import plot_comparison, plot_curves, plot_samples, plot_updates
 from .training import plot_training
-from .trust import plot_reliability
 
 __all__ = [
     "compare",

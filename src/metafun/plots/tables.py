@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from .style import GREY, INK, RED, plain, save
+from .style import GREY, INK, RED, save, style_axis
 
 COLOURS = {"k-nearest neighbours": "#8c6bb1", "random forest": "#41ab5d", "Gaussian process": "#fe9929"}
 LINEAR_MODEL = "#2171b5"
@@ -54,7 +54,7 @@ def plot_tables(panels: Sequence[Panel], highlighted: str, path: Path) -> Path:
         if not panel.classifies:
             axis.set_ylim(bottom=-0.3)
         axis.grid(color=GREY, alpha=0.2)
-        plain(axis)
+        style_axis(axis)
     style = {"fontsize": 8, "frameon": False, "labelcolor": INK}
     figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=5, **style)
     return save(figure, path)
