@@ -96,7 +96,10 @@ def plot_curves(model: Learner, tasks: Curves, seed: int, path: Path) -> Path:
 
 
 def plot_samples(model: StochasticMetaFun, tasks: Curves, seed: int, path: Path) -> Path:
-    """Draws functions sampled from a stochastic representation, one z each, over the exact GP's uncertainty. Arguments as in `plot_curves`."""
+    """Draws functions sampled from a stochastic representation, one z each, over the exact GP's uncertainty.
+
+    Arguments as in `plot_curves`.
+    """
     figure = Figure(figsize=(11, 3.6), layout="constrained")
     x = _line(tasks)
     draw = jax.jit(lambda task, key: model.functions(model.encode(task.context), task.target.x, key, DRAWS))
