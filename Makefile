@@ -1,9 +1,9 @@
-# Two commands are all a newcomer needs: `make demo` and `make test`. Both make the virtual environment they use.
+# `make demo` and `make test` are all a newcomer needs; both create the virtual environment first.
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint pages clean
 
 demo: $(VENV)/installed
 	$(BIN)/metafun demo --out demo --overwrite
@@ -12,9 +12,13 @@ test: lint
 	$(BIN)/python -m pytest
 
 lint: $(VENV)/installed-test
-	$(BIN)/ruff check src tests scripts
-	$(BIN)/ruff format --check src tests scripts
+	$(BIN)/ruff check src tests scripts tools
+	$(BIN)/ruff format --check src tests scripts tools
 	$(BIN)/mypy
+
+# The tables of README.md and docs/, rendered from results/.
+pages: $(VENV)/installed
+	$(BIN)/python -m tools.report
 
 clean:
 	rm -rf $(VENV) .cache demo demo-glyphs demo-gp

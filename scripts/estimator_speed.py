@@ -1,4 +1,4 @@
-"""How fast the estimators are beside what they stand in for, and how much memory they take: ratios, in one run.
+"""Speed of the estimators relative to scikit-learn and JAX, and their memory; all ratios are measured in one run.
 
 python scripts/estimator_speed.py >> results/estimators.jsonl
 """
@@ -14,18 +14,14 @@ from datetime import UTC, datetime
 import jax
 import numpy as np
 from sklearn.linear_model import LogisticRegression
+from timing import median_seconds
 
 from metafun import MetaFunClassifier, MetaFunRegressor, __version__, load_config
 from metafun.estimators.trained import Trained
 
-ROUNDS, REPETITIONS = 5, 200
-
 
 def few_shot() -> dict[str, float]:
-    """5-way 5-shot, 75 queries of 640 features, with the model that `meta_fit` trains for such rows.
-
-    The two take turns after some repetitions each: right after the other, each finds the cores still spinning.
-    """
+    """5-way 5-shot, 75 queries of 640 features, with the model that `meta_fit` trains for such rows."""
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(5, 640))
     x = np.repeat(centres, 20, axis=0) + rng.normal(size=(100, 640))
@@ -37,20 +33,12 @@ def few_shot() -> dict[str, float]:
         "metafun": MetaFunClassifier(Trained(config, config.build_model(jax.random.key(0)))),
         "logistic": LogisticRegression(),
     }
-    seconds = {name: [] for name in models}
-    for _ in range(ROUNDS):
-        for name, model in models.items():
-            for i in range(REPETITIONS):
-                start = time.perf_counter()
-                model.fit(x[chosen], labels[chosen]).predict_proba(x[~chosen])
-                if i >= REPETITIONS // 2:  # after it is warm
-                    seconds[name].append(time.perf_counter() - start)
-    median = {name: float(np.median(values)) for name, values in seconds.items()}
+    median = median_seconds(models, x[chosen], labels[chosen], x[~chosen], repetitions=200)
     return {"fit_and_predict_over_logistic_regression": median["metafun"] / median["logistic"]}
 
 
 def a_million_targets() -> dict[str, float]:
-    """From 100 context points; what the largest memory grew by, and how many programs were compiled on the way."""
+    """From 100 context points: growth of the peak memory in megabytes (Linux), and number of compiled programs."""
     rng = np.random.default_rng(0)
     x = rng.uniform(-2, 2, (100, 1))
     model = MetaFunRegressor("gp-rbf").fit(x, np.sin(x[:, 0]))
@@ -63,7 +51,7 @@ def a_million_targets() -> dict[str, float]:
 
 
 def imports() -> dict[str, float]:
-    """`import metafun`, and with the first use of a model, over `import jax`; the best of five each."""
+    """Time of `import metafun`, without and with a first model, over that of `import jax`; the best of five each."""
 
     def best(code: str) -> float:
         times = []

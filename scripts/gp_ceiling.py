@@ -1,7 +1,7 @@
-"""How well curves can be predicted by one who knows the family of processes, but not the hyperparameters of each.
+"""The best possible prediction of curves when the family of processes is known, but not the hyperparameters.
 
-The exact GP is told the length scale ℓ and the scale s that drew a curve; no model is. The best that can be done
-without them is to weigh all (ℓ, s) by how likely they make the context: on a fine grid of them, up to rounding.
+The exact GP knows the length scale ℓ and the scale s of each curve; no model does. Without them, the best prediction
+weights all (ℓ, s) by the likelihood of the context, computed here on a fine grid.
 
     python scripts/gp_ceiling.py [PRESET …] >> results/gp-ceiling.jsonl
 """
@@ -21,9 +21,9 @@ TASKS, GRID, SEED = 5000, 16, 0
 
 
 def ceiling(preset: str) -> dict[str, float]:
-    """Mean log-likelihood per target over test tasks: with ℓ and s known, and with both unknown."""
+    """Mean log-likelihood per target over test tasks, with ℓ and s known and with both unknown."""
     tasks = load_config(preset).tasks.training()
-    # The middles of equal parts of the two ranges, in which ℓ and s are uniform.
+    # ℓ and s are uniform in their ranges: the grid has the midpoints of equal parts.
     middles = [low + (high - low) * (np.arange(GRID) + 0.5) / GRID for low, high in (tasks.lengthscale, tasks.scale)]
     lengthscales, scales = (jnp.asarray(a.ravel(), jnp.float32) for a in np.meshgrid(*middles))
 

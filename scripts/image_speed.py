@@ -1,7 +1,7 @@
-"""How many images a second the convolutional embedding takes, forward and backward, and what holds it up.
+"""Throughput of the convolutional embedding, forward and backward, in two precisions.
 
-Three seeds at once, as in training. Halving the bytes of what is kept between layers leaves the arithmetic as it is:
-if the rate rises, moving numbers is what takes the time.
+Three seeds at once, as in training. Half precision halves the memory traffic, not the arithmetic: if the rate rises,
+memory bandwidth is the bottleneck.
 
     python scripts/image_speed.py >> results/image-speed.jsonl
 """
@@ -20,7 +20,7 @@ IMAGES, STEPS, SEEDS, SIDE = 6144, 20, 3, 28
 
 
 def rate(channels: int, precision: str, images: int, steps: int) -> float:
-    """Images a second, compilation not counted."""
+    """Images per second, without compilation."""
     keys = jax.random.split(jax.random.key(0), SEEDS)
     nets = jax.vmap(lambda key: ConvNet((SIDE, SIDE), [1, *[channels] * 4], 8, precision, key=key))(keys)
     x = jax.random.uniform(jax.random.key(1), (SEEDS, images, SIDE * SIDE))
@@ -41,7 +41,7 @@ def rate(channels: int, precision: str, images: int, steps: int) -> float:
 
 
 def operations(channels: int) -> int:
-    """Floating-point operations for one image: two for each product, and twice as many backward as forward."""
+    """Floating-point operations per image: two for each product, and the backward pass costs two forward ones."""
     sides, sizes = [28, 14, 7, 3], itertools.pairwise([1, *[channels] * 4])
     return 3 * 2 * sum(side**2 * 9 * i * o for side, (i, o) in zip(sides, sizes, strict=True))
 

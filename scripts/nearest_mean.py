@@ -1,4 +1,4 @@
-"""What the embedding of a trained run is worth by itself: the class with the nearest mean, and nothing else learned.
+"""Accuracy of a trained run's embedding alone, with a nearest-mean classifier instead of the model.
 
 python scripts/nearest_mean.py RUN >> results/omniglot.jsonl
 """

@@ -1,4 +1,4 @@
-"""Makes a shipped checkpoint of a run: the best seed alone, with what it was measured to be worth.
+"""Makes a shipped checkpoint from a run: its best seed, with its test metrics in the header.
 
 metafun train sinusoid --seeds 5
 python scripts/ship.py runs/sinusoid sinusoid
@@ -28,11 +28,11 @@ def main(path: str, name: str) -> None:
     config = dataclasses.replace(run.config, training=dataclasses.replace(run.config.training, seeds=(seed,)))
     model = load_model(run.checkpoint_file, seed)
     metrics = evaluate(jax.tree.map(lambda leaf: leaf[None] if is_array(leaf) else leaf, model), config)
-    worth = {key: {"mean": value["mean"], "interval": value["interval"]} for key, value in metrics.items()}
-    Trained(config, model).save(HOME / f"src/metafun/checkpoints/{name}.safetensors", record={"metrics": worth})
+    summary = {key: {"mean": value["mean"], "interval": value["interval"]} for key, value in metrics.items()}
+    Trained(config, model).save(HOME / f"src/metafun/checkpoints/{name}.safetensors", record={"metrics": summary})
     line = {
         "checkpoint": name,
-        "metrics": worth,
+        "metrics": summary,
         "test_tasks": config.evaluation.tasks,
         "steps": run.record.step,
         "train_seconds": run.record.seconds,
@@ -42,7 +42,7 @@ def main(path: str, name: str) -> None:
     }
     with open(HOME / "results" / "shipped.jsonl", "a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
-    print(json.dumps(worth))
+    print(json.dumps(summary))
 
 
 if __name__ == "__main__":

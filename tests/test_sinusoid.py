@@ -1,4 +1,4 @@
-"""The task distribution of Section 4.1."""
+"""The distribution of sinusoid tasks (Section 4.1)."""
 
 import jax
 import numpy as np
@@ -15,12 +15,12 @@ def tasks():
     return jax.jit(jax.vmap(Sinusoid(context=(1, 9), targets=9, points=10).sample))(keys)
 
 
-def test_sizes_are_uniform_and_share_the_budget(tasks):
+def test_context_sizes_are_uniform_and_all_points_are_used(tasks):
     n, m = tasks.context.mask.sum(1), tasks.target.mask.sum(1)
     np.testing.assert_array_equal(n + m, 10)
     counts = np.bincount(n, minlength=10)[1:]
     assert len(counts) == 9
-    # Each of the nine sizes has probability 1/9: five standard errors of a binomial count.
+    # Each size has probability 1/9; the tolerance is five standard errors of a binomial count.
     np.testing.assert_allclose(counts, COUNT / 9, atol=5 * np.sqrt(COUNT * 8 / 81))
 
 
@@ -31,7 +31,7 @@ def test_inputs_are_uniform(tasks):
     np.testing.assert_allclose(np.square(x).mean(), 25 / 3, rtol=0.02)
 
 
-def test_every_task_is_one_wave(tasks):
+def test_every_task_is_one_sinusoid(tasks):
     """Noiseless points of A sin(x − b): linear in (sin x, cos x), with A and b in their ranges."""
     x, y = np.asarray(tasks.target.x, float), np.asarray(tasks.target.y, float)
     for xs, ys in zip(x[:200, :, 0], y[:200, :, 0], strict=True):
@@ -43,7 +43,7 @@ def test_every_task_is_one_wave(tasks):
 
 
 def test_amplitudes_fill_their_range(tasks):
-    # E[A²] of U(0.1, 5), halved by the mean of sin² over the phases and inputs.
+    # E[A²] for A in U(0.1, 5), times 1/2, the mean of sin² over phases and inputs.
     expected = (5**3 - 0.1**3) / (3 * 4.9) / 2
     squares = np.square(np.asarray(tasks.target.y)).mean((1, 2))
     np.testing.assert_allclose(squares.mean(), expected, atol=5 * squares.std() / np.sqrt(COUNT))

@@ -1,4 +1,4 @@
-"""The tutorials run, block after block, and what they claim holds."""
+"""The tutorials run from the first block to the last, with the assertions in them."""
 
 import re
 from pathlib import Path
@@ -9,6 +9,7 @@ import pytest
 FOLDER = Path(__file__).parent.parent / "docs" / "tutorials"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("optimised")
 @pytest.mark.parametrize("page", sorted(FOLDER.glob("*.md")), ids=lambda page: page.stem)
 def test_a_tutorial_runs(page, tmp_path, monkeypatch):

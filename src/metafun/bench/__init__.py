@@ -1,1 +1,1 @@
-"""Benchmarks: how the shipped models compare with what a user would pick instead."""
+"""Benchmarks of the shipped models against the estimators that a user would pick instead."""

@@ -1,50 +1,46 @@
-"""metafun bench: how models do beside those of scikit-learn."""
+"""metafun bench: the shipped models beside scikit-learn's estimators."""
 
 import json
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from ..errors import InvalidConfig, suggest
+from ..errors import InvalidConfig
 from .console import AsJson, err, out
 
-# scikit-learn is slow to import; the other commands do not need it.
-if TYPE_CHECKING:
-    from ..bench.tables import Cell
+app = typer.Typer(no_args_is_help=True, help="Compare the shipped models with scikit-learn's estimators.")
 
-app = typer.Typer(no_args_is_help=True, help="How models do beside those of scikit-learn.")
+Only = Annotated[
+    list[str] | None,
+    typer.Option("--only", metavar="MODEL", help="Measure this model only. Repeatable.", show_default=False),
+]
+Data = Annotated[
+    list[str] | None,
+    typer.Option("--data", metavar="SET", help="Measure on this data set only. Repeatable.", show_default=False),
+]
 
 
 @app.callback()
 def benchmarks() -> None:
-    """How models do beside those of scikit-learn."""
+    """Compare the shipped models with scikit-learn's estimators."""
 
 
 @app.command()
 def tables(
     splits: Annotated[int, typer.Option("--splits", min=1, help="Random splits of each set and size.")] = 100,
-    only: Annotated[
-        list[str] | None, typer.Option("--only", metavar="MODEL", help="May be given again.", show_default=False)
-    ] = None,
-    data: Annotated[
-        list[str] | None, typer.Option("--data", metavar="SET", help="May be given again.", show_default=False)
-    ] = None,
-    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes that share the work.")] = 1,
-    results: Annotated[Path, typer.Option("--results", help="Where the numbers are kept.")] = Path(
-        "results/tables.jsonl"
-    ),
-    figure: Annotated[Path, typer.Option("--figure", help="Where the figure goes.")] = Path("docs/tables.png"),
+    only: Only = None,
+    data: Data = None,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Number of processes.")] = 1,
+    results: Annotated[Path, typer.Option("--results", help="File of results.")] = Path("results/tables.jsonl"),
+    figure: Annotated[Path, typer.Option("--figure", help="File of the figure.")] = Path("docs/tables.png"),
     as_json: AsJson = False,
 ) -> None:
-    """Few rows of scikit-learn's own tables: the models of any table beside its estimators, with defaults and tuned.
+    """Fit few rows of scikit-learn's bundled tables with MetaFun and with its estimators, default and tuned.
 
-    What the results hold already is not measured again. Ctrl-C at any time; the same command goes on.
+    Cells that are in the results already are not measured again. Stop with Ctrl-C; the same command continues.
 
     Examples:
 
@@ -52,56 +48,35 @@ def tables(
 
       metafun bench tables --only MetaFun --data iris --splits 20 --results /tmp/tables.jsonl --figure /tmp/tables.png
     """
-    from ..bench import tables as measuring
+    # scikit-learn is slow to import; the other commands do not need it.
+    from ..bench.results import add_cell, read_cells, summary
+    from ..bench.tables import draw, measure_cells, missing_cells
 
-    for path, option in ((results, "--results"), (figure, "--figure")):
-        if not path.absolute().parent.is_dir():
-            raise InvalidConfig(f"{option} {path}: there is no folder {path.absolute().parent}; make it first.")
-    known = {name for problem in measuring.OTHERS for name in measuring.models(problem)}
-    for name in only or ():
-        if name not in known:
-            raise InvalidConfig(f"--only {name}: there is no such model; {suggest(name, sorted(known))}")
-    for name in data or ():
-        if name not in measuring.SETS:
-            raise InvalidConfig(f"--data {name}: there is no such set; {suggest(name, list(measuring.SETS))}")
-    missing = list(measuring.missing(results, splits, only or (), data or ()))
+    _check_folder("--results", results)
+    _check_folder("--figure", figure)
+    missing = list(missing_cells(results, splits, only or (), data or ()))
     columns = (TextColumn("measuring"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, disable=not err.is_terminal) as bar:
-        task = bar.add_task("", total=len(missing))
-        for cell in _measured(missing, splits, jobs):
-            measuring.add(results, cell)
-            bar.advance(task)
-    cells = measuring.read(results)
-    found = measuring.summary(cells, data or tuple(measuring.SETS))
+        for cell in bar.track(measure_cells(missing, splits, jobs), total=len(missing)):
+            add_cell(results, cell)
+    cells = read_cells(results)
+    found = summary(cells, data or ())
     if as_json:
         print(json.dumps(found))
     else:
         _show(found)
-    from ..plots.tables import plot_tables
-
-    err.print(str(plot_tables(cells, figure)), markup=False)
+    err.print(str(draw(cells, figure)), markup=False)
 
 
-def _measured(missing: Sequence[tuple[str, int, str]], splits: int, jobs: int) -> "Iterator[Cell]":
-    from ..bench.tables import measure
-
-    if jobs == 1:
-        yield from (measure(*cell, splits) for cell in missing)
-        return
-    # A process that JAX has started threads in cannot be forked.
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        waiting = [pool.submit(measure, *cell, splits) for cell in missing]
-        try:
-            for done in as_completed(waiting):
-                yield done.result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+def _check_folder(option: str, path: Path) -> None:
+    if not path.absolute().parent.is_dir():
+        raise InvalidConfig(f"{option} {path}: there is no folder {path.absolute().parent}; make it first.")
 
 
 def _show(summary: dict[str, dict[str, dict[str, float]]]) -> None:
     for problem, found in summary.items():
         metrics = list(dict.fromkeys(name for values in found.values() for name in values))
-        shown = Table(title=f"{problem}: means over the sets")
+        shown = Table(title=f"{problem}: means over the data sets")
         for name in ("model", *metrics):
             shown.add_column(name, justify="left" if name == "model" else "right")
         for model, values in found.items():

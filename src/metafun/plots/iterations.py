@@ -6,11 +6,16 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from .style import RED, SHADES, plain, save
+from .style import RED, SHADES, save, style_axis
 
 
 def plot_iterations(curves: Mapping[str, Sequence[Sequence[float]]], path: Path) -> Path:
-    """A panel for each curve: the mean over the seeds at T = 1, 2, …, and every seed as a point; the best T is red."""
+    """Draws a panel for each curve: means over the seeds at T = 1, 2, …, every seed as a point, the best T in red.
+
+    Args:
+        curves: for each model the accuracies of its seeds, between 0 and 1, at each T.
+        path: the figure's file.
+    """
     figure = Figure(figsize=(3 * len(curves), 3), layout="constrained")
     for axis, (name, values) in zip(figure.subplots(1, len(curves), squeeze=False)[0], curves.items(), strict=True):
         means = [100 * np.mean(seeds) for seeds in values]
@@ -21,6 +26,6 @@ def plot_iterations(curves: Mapping[str, Sequence[Sequence[float]]], path: Path)
         axis.plot(1 + int(np.argmax(means)), max(means), "o", color=RED, ms=6, zorder=3)
         axis.set_title(name, fontsize=9)
         axis.set(xlabel="iterations T", xticks=list(steps))
-        plain(axis)
+        style_axis(axis)
     figure.axes[0].set_ylabel("accuracy, %")
     return save(figure, path)

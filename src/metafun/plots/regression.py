@@ -1,4 +1,4 @@
-"""Predictions along a line: the updates, the uncertainty, and functions drawn whole."""
+"""Predictions along a line: functional updates, predictive uncertainty, and sampled functions."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,14 +14,22 @@ from ..model.likelihoods import Mixture, Normal
 from ..model.stochastic import StochasticMetaFun
 from ..model.task import Points, Task
 from ..tasks import Curves, Sinusoid
-from .style import BLUE, GREY, INK, RED, SHADES, plain, save
+from .style import BLUE, GREY, INK, RED, SHADES, save, style_axis
 
-# Functions drawn in a panel: enough to see how they differ, few enough to tell them apart.
+UPDATES_FILE, CURVES_FILE, SAMPLES_FILE = "updates.png", "curves.png", "samples.png"
+# Functions in a panel: enough to show the variation, few enough to tell apart.
 DRAWS = 12
 
 
 def plot_updates(model: Learner, tasks: Sinusoid, seed: int, path: Path) -> Path:
-    """The paper's Figure 3 A: predictions at t = 0 … T beside the truth, for a few test tasks."""
+    """Draws the paper's Figure 3 A: predictions at t = 0, …, T beside the truth, for a few test tasks.
+
+    Args:
+        model: the trained model.
+        tasks: draws the sinusoids.
+        seed: seed of the test tasks.
+        path: the figure's file.
+    """
     figure = Figure(figsize=(11, 3.6), layout="constrained")
     axes = figure.subplots(1, 3, sharey=True)
     x = jnp.linspace(tasks.low, tasks.high, 400)[:, None]
@@ -35,12 +43,17 @@ def plot_updates(model: Learner, tasks: Sinusoid, seed: int, path: Path) -> Path
         axis.set_title(f"{n} points {where}, MSE {error:.4f}", fontsize=10)
     axes[0].set_ylabel("y")
     axes[0].legend(loc="upper left", fontsize=8, frameon=False, ncols=2)
-    figure.suptitle("What is predicted after each update, on unseen sinusoids", fontsize=11)
+    figure.suptitle("Predictions after each update, on unseen sinusoids", fontsize=11)
     return save(figure, path)
 
 
 def plot_comparison(models: Mapping[str, Learner], tasks: Sinusoid, seed: int, path: Path) -> Path:
-    """The paper's Figure 3: the same two tasks for each model, with 5 points anywhere and 5 on one side."""
+    """Draws the paper's Figure 3: the same two tasks for each model, 5 points anywhere and 5 points on one side.
+
+    Args:
+        models: the trained models by name.
+        tasks, seed, path: as in `plot_updates`.
+    """
     figure = Figure(figsize=(3.6 * len(models), 6), layout="constrained")
     rows = figure.subplots(2, len(models), sharex=True, sharey=True, squeeze=False)
     x = jnp.linspace(tasks.low, tasks.high, 400)[:, None]
@@ -53,46 +66,49 @@ def plot_comparison(models: Mapping[str, Learner], tasks: Sinusoid, seed: int, p
             error = float(jnp.square(prediction.mean[-1] - task.target.y).mean())
             axis.set_title(f"{name}, MSE {error:.4f}", fontsize=10)
         row[0].set_ylabel("y")
-    # Models differ in how many updates they make; the shades in between speak for themselves.
+    # Models differ in the number of updates, so the legend names only the first and the last.
     truth, before, *_, after, context = rows[0, 0].get_lines()
-    labels = ("truth", "before any update", "after the last one", "context")
+    labels = ("truth", "before the first update", "after the last update", "context")
     handles = (truth, before, after, context)
     figure.legend(handles, labels, loc="outside lower center", fontsize=8, frameon=False, ncols=len(labels))
     return save(figure, path)
 
 
 def plot_curves(model: Learner, tasks: Curves, seed: int, path: Path) -> Path:
-    """The paper's Figure 4: predictions with uncertainty beside those of the exact GP, for 5 and 15 context points."""
+    """Draws the paper's Figure 4: predictions with uncertainty beside the exact GP's, for 5 and 15 context points.
+
+    Args:
+        tasks: draws the curves.
+        model, seed, path: as in `plot_updates`.
+    """
     figure = Figure(figsize=(11, 5.8), layout="constrained")
     x = _line(tasks)
     predict = jax.jit(lambda task: model.predict(model.encode(task.context), task.target.x))
-    for i, (axis, n) in enumerate(
-        zip(figure.subplots(2, 2, sharex=True, sharey=True).flat, (5, 5, 15, 15), strict=True)
-    ):
+    axes = figure.subplots(2, 2, sharex=True, sharey=True).flat
+    for i, (axis, n) in enumerate(zip(axes, (5, 5, 15, 15), strict=True)):
         task, oracle = tasks.curve(jax.random.fold_in(jax.random.key(seed), i), n, x)
-        _draw_band(axis, x, oracle, GREY, "exact GP")
+        _draw_task(axis, task, oracle)
         _draw_band(axis, x, predict(task), BLUE, "this model")
-        _draw_context(axis, task.context)
         axis.set_title(f"{n} context points", fontsize=10)
-        plain(axis)
     figure.supylabel("y ± 2 standard deviations", fontsize=10)
     figure.axes[0].legend(frameon=False, fontsize=8, ncols=3)
     return save(figure, path)
 
 
 def plot_samples(model: StochasticMetaFun, tasks: Curves, seed: int, path: Path) -> Path:
-    """Functions drawn from a stochastic representation, one z each, over the exact GP's uncertainty."""
+    """Draws functions sampled from a stochastic representation, one z each, over the exact GP's uncertainty.
+
+    Arguments as in `plot_curves`.
+    """
     figure = Figure(figsize=(11, 3.6), layout="constrained")
     x = _line(tasks)
     draw = jax.jit(lambda task, key: model.functions(model.encode(task.context), task.target.x, key, DRAWS))
     for i, (axis, n) in enumerate(zip(figure.subplots(1, 3, sharey=True), (1, 5, 15), strict=True)):
         key_task, key_z = jax.random.split(jax.random.fold_in(jax.random.key(seed), i))
         task, oracle = tasks.curve(key_task, n, x)
-        _draw_band(axis, x, oracle, GREY, "exact GP")
+        _draw_task(axis, task, oracle)
         axis.plot(x[:, 0], draw(task, key_z).mean[..., 0].T, color=BLUE, lw=0.9, alpha=0.8)
-        _draw_context(axis, task.context)
         axis.set_title(f"{n} context point{'s' * (n > 1)}, {DRAWS} functions", fontsize=10)
-        plain(axis)
     figure.axes[0].set_ylabel("y")
     return save(figure, path)
 
@@ -103,8 +119,15 @@ def _trajectory(model: Learner) -> Callable[[Task], Normal]:
 
 
 def _line(tasks: Curves) -> Float[Array, "m dx"]:
-    """Along the first input, the others at 0."""
+    """Inputs along the first axis; the others are 0."""
     return jnp.linspace(tasks.low, tasks.high, 300)[:, None] * jnp.eye(1, tasks.dx)
+
+
+def _draw_task(axis: Axes, task: Task, oracle: Normal) -> None:
+    """The exact GP's prediction, and the context."""
+    _draw_band(axis, task.target.x, oracle, GREY, "exact GP")
+    _draw_context(axis, task.context)
+    style_axis(axis)
 
 
 def _draw_band(axis: Axes, x: Float[Array, "m dx"], prediction: Normal | Mixture, color: object, label: str) -> None:
@@ -125,4 +148,4 @@ def _draw_updates(axis: Axes, task: Task, prediction: Normal) -> None:
         axis.plot(x, mean[:, 0], color=shade, lw=2.4 if t == last else 1.3, label=f"t = {t}", zorder=2 + (t == last))
     _draw_context(axis, task.context)
     axis.set_xlabel("x")
-    plain(axis)
+    style_axis(axis)

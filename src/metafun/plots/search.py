@@ -1,4 +1,8 @@
-"""What a search found: every trial as a line over its settings, and its error over each of them."""
+"""The trials of a search: each as a line through its settings, and errors over each setting.
+
+optuna.visualization.matplotlib is no substitute: it leaves pruned trials out, shows the ranges seen instead of those
+searched, sets pyplot's global style and keeps its figures open.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,34 +14,36 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..config.space import Range
-from .style import BLUE, GREY, INK, RED, SHADES, plain, save
+from .style import BLUE, GREY, INK, RED, SHADES, save, style_axis
 
-# The best comes first. Of each: its settings, its error, and whether it was trained to the end.
+PARALLEL_FILE, SLICES_FILE = "parallel.png", "slices.png"
+# Settings, validation error, and whether the trial was trained to the end; the best trial first.
 Trials = Sequence[tuple[Mapping[str, Any], float, bool]]
 
 
 def plot_parallel(ranges: Mapping[str, Range], trials: Trials, path: Path) -> Path:
-    """An upright line for each setting and one for the error; the darker a trial, the better, and the best is red."""
+    """Draws parallel coordinates, one for each setting and one for the error: darker is better, the best is red.
+
+    Args:
+        ranges: the range of each setting.
+        trials: settings, error and completion of each trial, the best first.
+        path: the figure's file.
+    """
     figure = Figure(figsize=(1.5 * (len(ranges) + 1) + 1, 4.2), layout="constrained")
     axis, errors = figure.subplots(), np.array([error for _, error, _ in trials])
-    heights = [_place(values, [settings[key] for settings, *_ in trials]) for key, values in ranges.items()]
+    heights = [_positions(values, [settings[key] for settings, *_ in trials]) for key, values in ranges.items()]
     low, high = errors.min(), max(errors.max(), errors.min() + 1e-12)
     lines = np.stack([*heights, (errors - low) / (high - low)])
     rank = errors.argsort().argsort() / max(len(errors) - 1, 1)
     for i in errors.argsort()[::-1]:
         best = i == 0
-        axis.plot(
-            lines[:, i], color=RED if best else SHADES(0.95 - 0.75 * rank[i]), lw=2 if best else 1, zorder=2 + best
-        )
-    for x, values in enumerate(ranges.values()):
+        color = RED if best else SHADES(0.95 - 0.75 * rank[i])
+        axis.plot(lines[:, i], color=color, lw=2 if best else 1, zorder=2 + best)
+    ticks = [*map(_ticks, ranges.values()), [(0.0, f"{low:.3f}"), (1.0, f"{high:.3f}")]]
+    for x, labels in enumerate(ticks):
         axis.axvline(x, color=GREY, lw=0.8, zorder=1)
-        for height, label in _ticks(values):
+        for height, label in labels:
             axis.annotate(label, (x, height), (4, 0), textcoords="offset points", fontsize=7, color=INK, va="center")
-    for height, error in ((0, low), (1, high)):
-        axis.annotate(
-            f"{error:.3f}", (len(ranges), height), (4, 0), textcoords="offset points", fontsize=7, va="center"
-        )
-    axis.axvline(len(ranges), color=GREY, lw=0.8, zorder=1)
     axis.set_xticks(range(len(ranges) + 1), [*map(_name, ranges), "validation\nerror"], fontsize=8)
     axis.set(yticks=[], xlim=(-0.2, len(ranges) + 0.6), ylim=(-0.05, 1.05))
     axis.spines[:].set_visible(False)
@@ -45,17 +51,23 @@ def plot_parallel(ranges: Mapping[str, Range], trials: Trials, path: Path) -> Pa
 
 
 def plot_slices(ranges: Mapping[str, Range], trials: Trials, path: Path) -> Path:
-    """The error of every trial over each of its settings; those that were given up are hollow, the best is red."""
+    """Draws the error of every trial over each setting: pruned trials are hollow, the best is red.
+
+    Args:
+        ranges: the range of each setting.
+        trials: settings, error and completion of each trial, the best first.
+        path: the figure's file.
+    """
     columns = min(4, len(ranges))
     rows = -(-len(ranges) // columns)
     figure = Figure(figsize=(3 * columns, 2.5 * rows), layout="constrained")
     axes = figure.subplots(rows, columns, sharey=True, squeeze=False)
     errors = np.array([error for _, error, _ in trials])
-    ended = np.array([finished for *_, finished in trials])
+    completed = np.array([finished for *_, finished in trials])
     for axis, (key, values) in zip(axes.flat, ranges.items(), strict=False):
-        x = _place(values, [settings[key] for settings, *_ in trials])
-        axis.scatter(x[ended], errors[ended], s=18, color=BLUE, alpha=0.8, lw=0)
-        axis.scatter(x[~ended], errors[~ended], s=18, facecolors="none", edgecolors=GREY)
+        x = _positions(values, [settings[key] for settings, *_ in trials])
+        axis.scatter(x[completed], errors[completed], s=18, color=BLUE, alpha=0.8, lw=0)
+        axis.scatter(x[~completed], errors[~completed], s=18, facecolors="none", edgecolors=GREY)
         axis.scatter(x[0], errors[0], s=40, color=RED, zorder=3)
         _label(axis, key, values)
     for axis in axes.flat[len(ranges) :]:
@@ -70,16 +82,16 @@ def _label(axis: Axes, key: str, values: Range) -> None:
     axis.set_xticks(heights, labels, fontsize=8)
     axis.set_xlabel(_name(key).replace("\n", " "), fontsize=8)
     axis.set_xlim(-0.1, 1.1)
-    plain(axis)
+    style_axis(axis)
 
 
 def _name(key: str) -> str:
-    """`model.decoder.dropout` as decoder dropout, in two lines."""
+    """`model.decoder.dropout` as "decoder dropout", in two lines."""
     return "\n".join(key.split(".")[-2:]).removeprefix("model\n").removeprefix("training\n").replace("_", " ")
 
 
-def _place(values: Range, found: Sequence[Any]) -> Float[np.ndarray, " trials"]:
-    """Between 0 and 1, where the range ends; choices stand in their order."""
+def _positions(values: Range, found: Sequence[Any]) -> Float[np.ndarray, " trials"]:
+    """Positions between 0 and 1, the ends of the range; choices are evenly spaced in their order."""
     if values.choices is not None:
         return np.array([values.choices.index(value) for value in found]) / max(len(values.choices) - 1, 1)
     low, high, numbers = *values.examples, np.asarray(found, float)
@@ -91,4 +103,4 @@ def _place(values: Range, found: Sequence[Any]) -> Float[np.ndarray, " trials"]:
 def _ticks(values: Range) -> list[tuple[float, str]]:
     examples = values.examples if values.integers is None else range(values.integers[0], values.integers[1] + 1)
     labels = [f"{example:g}" if isinstance(example, (int, float)) else str(example) for example in examples]
-    return list(zip(_place(values, list(examples)).tolist(), labels, strict=True))
+    return list(zip(_positions(values, list(examples)).tolist(), labels, strict=True))

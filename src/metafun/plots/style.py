@@ -1,4 +1,4 @@
-"""Colours and manners that all figures share."""
+"""Colours and layout shared by all figures."""
 
 from pathlib import Path
 
@@ -6,19 +6,26 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-# One blue for all t, from pale to dark, so that the eye reads a direction.
+# From pale to dark with t: the eye reads a direction.
 SHADES = matplotlib.colormaps["Blues"]
 BLUE = SHADES(0.8)
 RED, GREEN, GREY, INK = "#d62728", "#2ca02c", "0.55", "0.1"
 
 
-def plain(axis: Axes) -> None:
+def style_axis(axis: Axes) -> None:
+    """Hides the upper and right borders and greys the ticks."""
     axis.spines[["top", "right"]].set_visible(False)
     axis.tick_params(colors=GREY, labelcolor=INK)
 
 
 def save(figure: Figure, path: Path) -> Path:
-    # The same figure is the same file: no date, and no random names inside.
+    """Writes the figure and returns its path.
+
+    Args:
+        figure: the finished figure.
+        path: its file; the suffix decides the format.
+    """
+    # Equal figures give equal files: no date, and no random identifiers.
     with matplotlib.rc_context({"svg.hashsalt": "metafun"}):
         figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
     return path

@@ -1,52 +1,75 @@
-"""How models do over the number of rows they are given."""
+"""The benchmark on small tables: scores over the number of training rows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from ..bench.tables import OURS, SETS, Cell
-from .style import GREY, INK, RED, plain, save
+from .style import GREY, INK, RED, save, style_axis
 
 COLOURS = {"k-nearest neighbours": "#8c6bb1", "random forest": "#41ab5d", "Gaussian process": "#fe9929"}
-LINEAR = "#2171b5"
+LINEAR_MODEL = "#2171b5"
 
 
-def plot_tables(cells: Sequence[Cell], path: Path) -> Path:
-    """A panel for each set: accuracy or R² over the number of rows; dashed where a grid was searched."""
-    sets = [name for name in SETS if any(cell.data == name for cell in cells)]
-    figure = Figure(figsize=(3.1 * len(sets), 3.4), layout="constrained")
-    drawn = {}
-    for axis, data in zip(np.ravel(figure.subplots(1, len(sets), squeeze=False)), sets, strict=True):
-        classes = SETS[data].problem == "classification"
-        metric = "accuracy" if classes else "r2"
-        for model in dict.fromkeys(cell.model for cell in cells if cell.data == data):
-            own = sorted((c for c in cells if (c.data, c.model) == (data, model)), key=lambda cell: cell.size)
-            name, _, tuned = model.partition(", ")
-            colour = RED if model == OURS else COLOURS.get(name, LINEAR)
-            means = [np.mean(cell.metrics[metric]) for cell in own]
-            (drawn[model],) = axis.plot(
-                [cell.size for cell in own],
-                means,
-                "--" if tuned else "-",
-                color=colour,
-                lw=2.2 if model == OURS else 1.1,
-                marker="o",
-                ms=3,
-                zorder=3 if model == OURS else 2,
-            )
+@dataclass(frozen=True)
+class Panel:
+    """The scores on one data set.
+
+    Args:
+        title: name of the data set.
+        classifies: whether scores are accuracies over rows of each class, or R² over rows.
+        sizes: numbers of training rows on the horizontal axis.
+        scores: for each model its score by number of rows; the name of a tuned model ends in ", tuned".
+    """
+
+    title: str
+    classifies: bool
+    sizes: Sequence[int]
+    scores: Mapping[str, Mapping[int, float]]
+
+
+def plot_tables(panels: Sequence[Panel], highlighted: str, path: Path) -> Path:
+    """Scores over the number of training rows; tuned models are dashed.
+
+    Args:
+        panels: one for each data set.
+        highlighted: the model drawn in red.
+        path: the figure's file.
+    """
+    figure = Figure(figsize=(3.1 * len(panels), 3.4), layout="constrained")
+    lines: dict[str, Line2D] = {}
+    for axis, panel in zip(np.ravel(figure.subplots(1, len(panels), squeeze=False)), panels, strict=True):
+        for model, scores in panel.scores.items():
+            lines[model] = _draw_model(axis, model, scores, model == highlighted)
         axis.set_xscale("log")
-        axis.set_xticks(SETS[data].sizes, [str(size) for size in SETS[data].sizes])
+        axis.set_xticks(panel.sizes, [str(size) for size in panel.sizes])
         axis.minorticks_off()
-        axis.set_title(data.replace("_", " "), fontsize=10)
-        axis.set_xlabel("rows of each class" if classes else "rows", fontsize=8)
-        axis.set_ylabel("accuracy" if classes else "R²", fontsize=8)
-        if not classes:
+        axis.set_title(panel.title, fontsize=10)
+        axis.set_xlabel("rows per class" if panel.classifies else "rows", fontsize=8)
+        axis.set_ylabel("accuracy" if panel.classifies else "R²", fontsize=8)
+        if not panel.classifies:
             axis.set_ylim(bottom=-0.3)
         axis.grid(color=GREY, alpha=0.2)
-        plain(axis)
-    figure.legend(
-        drawn.values(), drawn.keys(), loc="outside lower center", ncols=5, fontsize=8, frameon=False, labelcolor=INK
-    )
+        style_axis(axis)
+    style = {"fontsize": 8, "frameon": False, "labelcolor": INK}
+    figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=5, **style)
     return save(figure, path)
+
+
+def _draw_model(axis: Axes, model: str, scores: Mapping[int, float], highlighted: bool) -> Line2D:
+    name, _, tuned = model.partition(", ")
+    (line,) = axis.plot(
+        list(scores),
+        list(scores.values()),
+        "--" if tuned else "-",
+        color=RED if highlighted else COLOURS.get(name, LINEAR_MODEL),
+        lw=2.2 if highlighted else 1.1,
+        marker="o",
+        ms=3,
+        zorder=3 if highlighted else 2,
+    )
+    return line

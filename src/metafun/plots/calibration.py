@@ -1,4 +1,4 @@
-"""How far to trust a model: what it said it knew, beside what it knew."""
+"""Calibration: predicted confidence beside observed accuracy or coverage."""
 
 import dataclasses
 from pathlib import Path
@@ -12,16 +12,20 @@ from matplotlib.figure import Figure
 from ..config import Config
 from ..model.learner import Learner
 from ..training.evaluation import evaluate
-from .style import BLUE, GREY, plain, save
+from .style import BLUE, GREY, save, style_axis
 
-# Enough for a picture; what is reported comes from `metafun evaluate`.
+RELIABILITY_FILE = "reliability.png"
+# Enough for a figure; `metafun evaluate` measures the numbers to report.
 TASKS = 500
 
 
 def plot_reliability(models: Learner, config: Config, path: Path) -> Path:
-    """Classification: how often the model is right among predictions of about equal confidence.
+    """Draws accuracy over confidence in classification, and coverage of central intervals in regression.
 
-    Regression: how often the truth lies in the central interval of a given probability.
+    Args:
+        models: a model for each seed, stacked along the first axis.
+        config: the configuration of their run.
+        path: the figure's file.
     """
     evaluation = dataclasses.replace(config.evaluation, tasks=TASKS)
     results = evaluate(models, dataclasses.replace(config, evaluation=evaluation))
@@ -39,7 +43,7 @@ def plot_reliability(models: Learner, config: Config, path: Path) -> Path:
         kind = name.rsplit("error_")[-1].removeprefix("ece_").replace("way_", "-way ").replace("shot", "-shot")
         axis.set_title(f"{kind}: calibration error {value['mean']:.3f} on {TASKS} tasks", fontsize=10)
         axis.legend(frameon=False, fontsize=8, loc="upper left")
-        plain(axis)
+        style_axis(axis)
     return save(figure, path)
 
 
@@ -48,12 +52,12 @@ def _draw_coverage(axis: Axes, model: dict[str, Any], oracle: dict[str, Any] | N
     if oracle is not None:
         axis.plot(*_shares(oracle), color="0.85", lw=6, label="exact GP", zorder=1)
     axis.plot(*_shares(model), "o-", ms=4, color=BLUE, clip_on=False, label="this model")
-    axis.set(xlabel="probability of the interval", ylabel="share of the truth in it", aspect="equal")
+    axis.set(xlabel="probability of the central interval", ylabel="share of true values inside", aspect="equal")
     axis.set(xlim=(0, 1), ylim=(0, 1))
 
 
 def _shares(summary: dict[str, Any]) -> tuple[Float[np.ndarray, " l"], Float[np.ndarray, " l"]]:
-    """Probabilities of the central intervals, and how much of the truth they hold."""
+    """Probabilities of the central intervals, and the shares of true values inside."""
     shares = np.concatenate([[0.0], summary["coverage"], [1.0]])
     return np.linspace(0, 1, len(shares)), shares
 
@@ -61,15 +65,9 @@ def _shares(summary: dict[str, Any]) -> tuple[Float[np.ndarray, " l"], Float[np.
 def _draw_reliability(axis: Axes, reliability: Float[np.ndarray, "bins 3"]) -> None:
     share, confidence, accuracy = reliability.T
     edges, width = np.arange(len(share)) / len(share), 1 / len(share)
-    there = share > 0
-    axis.bar(edges, share, width, align="edge", color="0.88", label="share of the predictions")
+    used = share > 0
+    axis.bar(edges, share, width, align="edge", color="0.88", label="share of predictions")
     axis.plot([0, 1], [0, 1], color=GREY, lw=1, ls=(0, (4, 3)), label="perfectly calibrated")
-    axis.plot(
-        confidence[there] / share[there],
-        accuracy[there] / share[there],
-        "o-",
-        color=BLUE,
-        clip_on=False,
-        label="this model",
-    )
+    x, y = confidence[used] / share[used], accuracy[used] / share[used]
+    axis.plot(x, y, "o-", color=BLUE, clip_on=False, label="this model")
     axis.set(xlabel="confidence", ylabel="accuracy", xlim=(0, 1), ylim=(0, 1), aspect="equal")

@@ -1,12 +1,15 @@
-"""Features and images."""
+"""Tables about features and images."""
 
 import tomllib
 from pathlib import Path
 from typing import Any
 
-from .lines import arguments, paper_values, percent, published_cell, records, train_command
+from metafun.paper.published import format_mean_std, paper_values
 
-# Accuracies on Omniglot, in per cent, as their authors published them.
+from .markdown import table
+from .records import arguments, published_cell, read_records, train_command
+
+# Accuracies on Omniglot, in per cent, as published by their authors.
 PUBLISHED_IMAGES = {
     "conditional neural processes (Garnelo et al., 2018)": (95.3, 98.5, 89.9, 96.8),
     "prototypical networks (Snell et al., 2017)": (98.8, 99.7, 96.0, 98.9),
@@ -34,7 +37,7 @@ CHOICES: dict[str, set[str]] = {
         "training.learning_rate=0.0003",
         *_LARGE_BATCHES,
     },
-    "the same from 1e-3": {
+    "the same, cosine from 1e-3": {
         "tasks.noise=0.8",
         "training.average=0.99",
         "training.learning_rate=0.001",
@@ -42,79 +45,71 @@ CHOICES: dict[str, set[str]] = {
     },
     "GELU": {"model.activation=gelu"},
     "no label smoothing": {"model.loss.label_smoothing=0.0"},
-    "parameters of their own for each iteration": {"model.per_iteration=true"},
+    "separate parameters for each iteration": {"model.per_iteration=true"},
 }
 
 
 def render_features(results: Path) -> str:
-    """Few-shot classification by the paper's protocol: one row for each recorded run."""
-    lines = [
-        "| run | accuracy, % | 95 % interval | calibration error | steps | the paper, its features |",
-        "|---|---|---|---|---|---|",
-    ]
-    for path in sorted(results.glob("miniimagenet_*.jsonl")):
-        lines += [_features_row(record) for record in records(path)]
-    return "\n".join(lines) + "\n"
+    """Few-shot classification by the paper's protocol, one row per recorded run."""
+    columns = ("run", "accuracy, %", "95 % interval", "calibration error", "steps", "the paper, its features")
+    files = sorted(results.glob("miniimagenet_*.jsonl"))
+    return table(columns, (_features_row(record) for path in files for record in read_records(path)))
 
 
-def render_choices(results: Path) -> str:
-    """What each change of the training does on val, in 1-shot and in 5-shot tasks."""
-    lines = ["| | `mini-dfp-1shot` | `mini-kfp-5shot` | steps |", "|---|---|---|---|"]
-    looked_at = records(results / "choices-miniimagenet.jsonl")
+def render_training_choices(results: Path) -> str:
+    """Validation accuracy after each change to the training, in 1-shot and in 5-shot tasks."""
+    presets = ("mini-dfp-1shot", "mini-kfp-5shot")
+    measured = read_records(results / "choices-miniimagenet.jsonl")
+    rows = []
     for label, settings in CHOICES.items():
         found = [
-            next(r for r in looked_at if r["preset"] == preset and _without_steps(r["settings"]) == settings)
-            for preset in ("mini-dfp-1shot", "mini-kfp-5shot")
+            next(r for r in measured if r["preset"] == preset and _without_steps(r["settings"]) == settings)
+            for preset in presets
         ]
-        cells = [f"{50 * sum(record['accuracy']):.1f}" for record in found]
-        lines.append(f"| {label} | {' | '.join(cells)} | {found[0]['steps']:,} |")
-    return "\n".join(lines) + "\n"
+        rows.append((label, *(f"{50 * sum(record['accuracy']):.1f}" for record in found), f"{found[0]['steps']:,}"))
+    return table(("", *(f"`{preset}`" for preset in presets), "steps"), rows)
 
 
 def render_images(results: Path) -> str:
     """Omniglot: accuracies of each recorded run in the four usual settings, beside published ones."""
-    columns = (name.replace("way_", "-way ").replace("shot", "-shot") for name in SETTINGS)
-    lines = [f"| accuracy, % | {' | '.join(columns)} | GPU seconds | images/s |", "|---|---|---|---|---|---|---|"]
-    for name, values in PUBLISHED_IMAGES.items():
-        lines.append(f"| {name} | {' | '.join(f'{value:.2f}' for value in values)} | | |")
-    lines += map(_images_row, records(results / "omniglot.jsonl"))
-    return "\n".join(lines) + "\n"
+    settings = (name.replace("way_", "-way ").replace("shot", "-shot") for name in SETTINGS)
+    published = [(name, *(f"{value:.2f}" for value in values), "", "") for name, values in PUBLISHED_IMAGES.items()]
+    measured = map(_images_row, read_records(results / "omniglot.jsonl"))
+    return table(("accuracy, %", *settings, "GPU seconds", "images/s"), [*published, *measured])
 
 
 def render_image_speed(results: Path) -> str:
-    """How fast the convolutional embedding is, by its width and precision."""
-    lines = ["| channels | precision | images/s | TFLOP/s |", "|---|---|---|---|"]
-    for record in records(results / "image-speed.jsonl"):
-        rate, teraflops = record["images_per_second"], record["teraflops"]
-        lines.append(f"| {record['channels']} | {record['precision']} | {rate:,.0f} | {teraflops:.0f} |")
-    return "\n".join(lines) + "\n"
+    """Speed of the convolutional embedding by its width and precision."""
+    rows = [
+        (str(r["channels"]), r["precision"], f"{r['images_per_second']:,.0f}", f"{r['teraflops']:.0f}")
+        for r in read_records(results / "image-speed.jsonl")
+    ]
+    return table(("channels", "precision", "images/s", "TFLOP/s"), rows)
 
 
-def _features_row(record: dict[str, Any]) -> str:
+def _features_row(record: dict[str, Any]) -> tuple[str, ...]:
     config = tomllib.loads(record["config"])
     preset = record["preset"]
     metric, accuracy = next((name, value) for name, value in record["metrics"].items() if name.startswith("accuracy"))
     ece = next(value for name, value in record["metrics"].items() if name.startswith("ece"))
-    cells = (
+    return (
         f"`metafun protocol {arguments(record, preset)} --data {config['tasks']['data']}`",
-        percent(accuracy),
+        format_mean_std(accuracy, 2, 100),
         f"± {100 * accuracy['interval']:.2f}",
         f"{ece['mean']:.3f}",
         f"{record['validation']['step']:,}",
         published_cell(paper_values().get((preset, metric)), 2),
     )
-    return f"| {' | '.join(cells)} |"
 
 
-def _images_row(record: dict[str, Any]) -> str:
-    found = [record["metrics"].get(f"accuracy_{setting}") for setting in SETTINGS]
-    cells = [
+def _images_row(record: dict[str, Any]) -> tuple[str, ...]:
+    accuracies = [record["metrics"].get(f"accuracy_{setting}") for setting in SETTINGS]
+    return (
         f"`{record['command']}`" if "command" in record else train_command(record),
-        *("" if value is None else percent(value) for value in found),
+        *("" if value is None else format_mean_std(value, 2, 100) for value in accuracies),
         f"{record['train_seconds']:.0f}" if "train_seconds" in record else "",
         f"{_images_per_step(record) * record['steps_per_second']:,.0f}" if "steps_per_second" in record else "",
-    ]
-    return f"| {' | '.join(cells)} |"
+    )
 
 
 def _images_per_step(record: dict[str, Any]) -> int:

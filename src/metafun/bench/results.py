@@ -1,0 +1,101 @@
+"""The file of results: one line for each model, data set and number of rows."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import InvalidResults
+from ..files import write_atomically
+from ..model.likelihoods import calibration_error
+from .contenders import PROBLEMS, models
+from .datasets import SETS
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One model on one data set with one number of training rows.
+
+    Args:
+        data: name of the data set.
+        size: number of training rows; of each class in classification.
+        model: name of the model.
+        metrics: for each metric its value on each split.
+        reliability: mean of the reliability bins over all splits, [bins, 3]; None in regression.
+        seconds: mean time to fit and predict.
+        checkpoint: fingerprint of the shipped checkpoint, for MetaFun.
+    """
+
+    data: str
+    size: int
+    model: str
+    metrics: dict[str, list[float]]
+    reliability: list[list[float]] | None
+    seconds: float
+    checkpoint: str = ""
+
+    @property
+    def key(self) -> tuple[str, int, str]:
+        """What identifies a cell in the file."""
+        return self.data, self.size, self.model
+
+    @property
+    def splits(self) -> int:
+        """The number of splits that were measured."""
+        return len(next(iter(self.metrics.values())))
+
+
+def read_cells(path: Path) -> list[Cell]:
+    """The cells of a .jsonl file; none if there is no file."""
+    if not path.exists():
+        return []
+    try:
+        return [Cell(**json.loads(line)) for line in path.read_text("utf-8").splitlines()]
+    except (ValueError, TypeError) as error:
+        raise InvalidResults(
+            f"{path} has a line that is not a benchmark result: {error}; correct it, or choose another --results."
+        ) from None
+
+
+def add_cell(path: Path, cell: Cell) -> None:
+    """Adds a cell to the file, or replaces the older one of the same model, data set and size.
+
+    Args:
+        path: the .jsonl file.
+        cell: the measured cell.
+    """
+    others = [other for other in read_cells(path) if other.key != cell.key]
+    write_atomically(path, "".join(json.dumps(asdict(c)) + "\n" for c in (*others, cell)).encode())
+
+
+def mean_metrics(cell: Cell) -> dict[str, float]:
+    """Means over the splits, and the calibration error over all of them."""
+    means = {name: float(np.mean(values)) for name, values in cell.metrics.items()}
+    if cell.reliability is not None:
+        means["ece"] = float(calibration_error(np.array(cell.reliability)))
+    return means
+
+
+def summary(cells: Sequence[Cell], sets: Sequence[str] = ()) -> dict[str, dict[str, dict[str, float]]]:
+    """For each problem and model the mean over the data sets of each metric, named METRIC_SIZE.
+
+    Args:
+        cells: the measured cells.
+        sets: names of the data sets; all by default.
+    """
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for problem in PROBLEMS:
+        of_problem = [name for name, each in SETS.items() if each.problem == problem and name in (sets or SETS)]
+        for model in models(problem):
+            values: dict[str, list[float]] = {}
+            for cell in sorted(cells, key=lambda cell: cell.size):
+                if cell.model == model and cell.data in of_problem:
+                    for name, mean in mean_metrics(cell).items():
+                        values.setdefault(f"{name}_{cell.size}", []).append(mean)
+            # A mean over some of the sets would be comparable with no other.
+            complete = {name: each for name, each in sorted(values.items()) if len(each) == len(of_problem)}
+            if complete:
+                found.setdefault(problem, {})[model] = {name: float(np.mean(each)) for name, each in complete.items()}
+    return found

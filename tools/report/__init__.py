@@ -1,0 +1,68 @@
+"""Renders the tables of README.md and docs/ from results/*.jsonl. They are never typed by hand.
+
+`python -m tools.report` rewrites the pages; `--check` only compares them.
+"""
+
+from pathlib import Path
+
+from .classification import render_features, render_image_speed, render_images, render_training_choices
+from .estimators import (
+    render_shipped,
+    render_speed,
+    render_table_benchmark,
+    render_table_benchmark_by_set,
+    render_table_limits,
+)
+from .regression import (
+    render_by_context,
+    render_curves,
+    render_gp_ceiling,
+    render_gp_limits,
+    render_processes,
+    render_sinusoid,
+)
+
+__all__ = ["PAGES", "TABLES", "render_page"]
+
+# By the name in a page's marker, `<!-- results: NAME -->`.
+TABLES = {
+    "sinusoid": render_sinusoid,
+    "features": render_features,
+    "processes": render_processes,
+    "curves": render_curves,
+    "limits": render_gp_limits,
+    "contexts": render_by_context,
+    "ceiling": render_gp_ceiling,
+    "choices": render_training_choices,
+    "shipped": render_shipped,
+    "estimators": render_speed,
+    "images": render_images,
+    "image-speed": render_image_speed,
+    "tables": render_table_benchmark,
+    "tables-by-set": render_table_benchmark_by_set,
+    "table-limits": render_table_limits,
+}
+PAGES = (
+    "README.md",
+    "docs/deviations.md",
+    "docs/estimators.md",
+    "docs/uncertainty.md",
+    "docs/images.md",
+    "docs/tables.md",
+)
+
+
+def render_page(page: str, results: Path) -> str:
+    """The page with every table between its markers rendered anew.
+
+    Args:
+        page: the page's Markdown text.
+        results: the folder of the .jsonl files.
+    """
+    for name, render in TABLES.items():
+        start, end = f"<!-- results: {name} -->\n", "<!-- /results -->\n"
+        if start not in page:
+            continue
+        before, rest = page.split(start)
+        page = before + start + "\n" + render(results) + "\n" + end + rest.split(end, 1)[1]
+    return page

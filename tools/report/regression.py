@@ -1,0 +1,118 @@
+"""Tables about sinusoids and curves."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from metafun.paper.published import format_mean_std, published
+
+from .markdown import table
+from .records import published_cell, read_records, train_command
+
+ERRORS = ("mse_5shot", "mse_10shot")
+# Log-likelihood per target on the curves of gp-bnp, RBF and Matérn-5/2, as published by Nguyen and Grover (2022).
+PUBLISHED_CURVES = {
+    "gp-bnp-cnp": ("CNP", 0.26),
+    "gp-bnp-np": ("NP", 0.27),
+    "gp-bnp-anp": ("ANP", 0.81),
+    "gp-bnp": ("TNP-D", 1.39),
+    "gp-bnp-matern": ("TNP-D", 0.95),
+}
+
+
+def render_sinusoid(results: Path) -> str:
+    """MetaFun on sinusoids, one row per recorded run."""
+    columns = ("run", "5-shot", "10-shot", "the paper, 5-shot", "10-shot", "GPU seconds", "steps/s")
+    runs = [*read_records(results / "demo.jsonl"), *read_records(results / "sinusoid.jsonl")]
+    return table(columns, map(_sinusoid_row, runs))
+
+
+def render_processes(results: Path) -> str:
+    """The curves of gp-bnp, one row per recorded run."""
+    columns = ("run", "curves", "log-likelihood", "exact GP", "published", "95 % coverage", "GPU seconds")
+    runs = read_records(results / "gp.jsonl")
+    return table(columns, (_processes_row(run) for run in runs if run["run"] in PUBLISHED_CURVES))
+
+
+def render_curves(results: Path) -> str:
+    """The paper's curves with 5 and 15 context points: log-likelihoods beside those of the exact GP."""
+    columns = ("run", "context", "log-likelihood", "exact GP", "joint", "exact GP")
+    runs = [run for run in read_records(results / "gp.jsonl") if run["run"] not in PUBLISHED_CURVES]
+    rows = (_curves_row(run, shots) for run in runs for shots in (5, 15))
+    return table((*columns, "95 % coverage", "calibration error"), rows)
+
+
+def render_gp_limits(results: Path) -> str:
+    """The gap between MetaFun and the exact GP, and how settings change it."""
+    rows = []
+    for record in read_records(results / "gp-limits.jsonl"):
+        ours, exact = (record["metrics"][f"{who}log_likelihood_anyshot"]["mean"] for who in ("", "oracle_"))
+        rows.append((", ".join(f"`{s}`" for s in record["settings"]) or "–", *_gap(ours, exact)))
+    return table(("`--set`", "log-likelihood", "exact GP", "gap"), rows)
+
+
+def render_by_context(results: Path) -> str:
+    """The first row of the limits by the number of context points."""
+    found = read_records(results / "gp-limits.jsonl")[0]["by_context"]
+    rows = [
+        (name.removeprefix("log_likelihood_").removesuffix("shot"), *_gap(ours, found[f"oracle_{name}"]))
+        for name, ours in found.items()
+        if not name.startswith("oracle")
+    ]
+    return table(("context points", "log-likelihood", "exact GP", "gap"), rows)
+
+
+def render_gp_ceiling(results: Path) -> str:
+    """The best possible prediction with each curve's hyperparameters known, and with them unknown."""
+    rows = [
+        (f"`{record['preset']}`", f"{record['known']:.3f}", f"{record['unknown']:.3f}", f"`{record['command']}`")
+        for record in read_records(results / "gp-ceiling.jsonl")
+    ]
+    return table(("curves", "ℓ and s known", "unknown", "command"), rows)
+
+
+def _gap(ours: float, exact: float) -> tuple[str, ...]:
+    return tuple(f"{value:.3f}" for value in (ours, exact, exact - ours))
+
+
+def _sinusoid_row(record: dict[str, Any]) -> tuple[str, ...]:
+    paper = published(record)
+    # Seconds on a CPU depend on the machine and its load; they are not reported.
+    on_cpu = record["device"] == "cpu"
+    return (
+        "`make demo`" if record["run"] == "demo" else train_command(record),
+        *(format_mean_std(record["metrics"][m]) for m in ERRORS),
+        *(published_cell(paper.get(m), 3) for m in ERRORS),
+        "" if on_cpu else f"{record['train_seconds']:.0f}",
+        "" if on_cpu else f"{record['steps_per_second']:,.0f}",
+    )
+
+
+def _processes_row(record: dict[str, Any]) -> tuple[str, ...]:
+    metrics, (name, value) = record["metrics"], PUBLISHED_CURVES[record["run"]]
+    return (
+        train_command(record),
+        tomllib.loads(record["config"])["tasks"]["kernel"],
+        format_mean_std(metrics["log_likelihood_anyshot"], 3),
+        f"{metrics['oracle_log_likelihood_anyshot']['mean']:.3f}",
+        f"{value:.2f} ({name})",
+        f"{100 * metrics['coverage95_anyshot']['mean']:.1f} %",
+        f"{record['train_seconds']:.0f}",
+    )
+
+
+def _curves_row(record: dict[str, Any], shots: int) -> tuple[str, ...]:
+    def value(name: str) -> Any:
+        return record["metrics"].get(f"{name}_{shots}shot")
+
+    joint = value("joint_log_likelihood")
+    return (
+        "`metafun demo gp`" if record["run"] == "demo-gp" else train_command(record),
+        str(shots),
+        format_mean_std(value("log_likelihood"), 3),
+        f"{value('oracle_log_likelihood')['mean']:.3f}",
+        "" if joint is None else format_mean_std(joint, 3),
+        "" if joint is None else f"{value('oracle_joint_log_likelihood')['mean']:.3f}",
+        f"{100 * value('coverage95')['mean']:.1f} %",
+        f"{value('calibration_error')['mean']:.4f}",
+    )
