@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from .errors import MetaFunError
     from .estimators import MetaFunClassifier, MetaFunRegressor
     from .model import FunctionalRepresentation, MetaFun, Points, Task, stack
-    from .training.session import load_model
     from .training.run import Run
+    from .training.session import load_model
     from .training.trainer import Trainer
 
 __version__ = "0.1.0"

@@ -29,7 +29,8 @@ Vary = Annotated[
     ),
 ]
 OutDir = Annotated[
-    Path | None, typer.Option("--out", help="Folder; by default below runs/, named after the preset.", show_default=False)
+    Path | None,
+    typer.Option("--out", help="Folder; by default in runs/, named after the preset.", show_default=False),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the run in the folder.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")]
@@ -108,5 +109,3 @@ def check_folder(option: str, path: Path | None) -> None:
     """InvalidConfig before any work is done, if the file `path` could not be written after it."""
     if path is not None and not path.absolute().parent.is_dir():
         raise InvalidConfig(f"{option} {path}: there is no folder {path.absolute().parent}; make it first.")
-
-

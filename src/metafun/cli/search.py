@@ -123,6 +123,8 @@ def search(options: SearchOptions) -> None:
 
 def _work(study: "optuna.Study", space: Space, options: SearchOptions, *, is_shared: bool) -> None:
     """Works on the study in this process, and in as many others as asked for."""
+    from optuna.exceptions import StorageInternalError
+
     from ..training import search as searching
     from ..training.search_progress import follow
 
@@ -138,7 +140,7 @@ def _work(study: "optuna.Study", space: Space, options: SearchOptions, *, is_sha
     except BaseException as error:
         for process in others:
             process.terminate()  # it stops after its chunk
-        if isinstance(error, searching.StorageInternalError):
+        if isinstance(error, StorageInternalError):
             raise InvalidSearch(f"the storage failed: {error}; --resume continues when it is back.") from None
         raise
     finally:

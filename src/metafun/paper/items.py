@@ -1,4 +1,4 @@
-"""The paper's tables and figures as data: rows of cells; a cell is a configuration, a metric and the published value."""
+"""The paper's tables and figures as data: rows of cells, each with a configuration, a metric and a published value."""
 
 import hashlib
 import json
@@ -137,7 +137,7 @@ def load_item(name: str) -> Item:
 
 
 def cells(names: Iterable[str], only: str | None = None) -> Iterator[tuple[Address, Cell]]:
-    """All measurable cells of the items `names`; with `only`, those of the rows with this name or this in their name."""
+    """All measurable cells of the items `names`; `only` is the name, or a part of the names, of rows."""
     items = {name: load_item(name) for name in names}
     known = {row.name for item in items.values() for row in item.rows}
     chosen = known

@@ -52,12 +52,13 @@ def _predictions(tasks: TaskSource, run: Run) -> dict[str, Path]:
 
 @_predictions.register(EpisodeTasks)
 def _(tasks: EpisodeTasks, run: Run) -> dict[str, Path]:
-    figures, seed = {}, run.experiment.evaluation.seed
+    figures, evaluation = {}, run.experiment.evaluation
     if (image := tasks.table().image) is not None:
-        model = run.model()
-        _, episodes = next(run.experiment.test_tasks())
+        model, seed = run.model(), evaluation.seed
+        _, episodes = next(tasks.test(shots=evaluation.shots, ways=evaluation.ways, targets=evaluation.targets))
         figures["episodes"] = plot_episodes(model, episodes, image, seed, run.path / EPISODES_FILE)
-        _, small = next(tasks.test(ways=[min(episodes.ways, 5)], shots=[min(episodes.shots, 3)]))
+        few = {"ways": [min(episodes.ways, 5)], "shots": [min(episodes.shots, 3)]}
+        _, small = next(tasks.test(**few, targets=evaluation.targets))
         if (weights := plot_weights(model, small, image, seed, run.path / WEIGHTS_FILE)) is not None:
             figures["weights"] = weights
     return figures | {"reliability": plot_reliability(run.models(), run.experiment, run.path / RELIABILITY_FILE)}
@@ -89,12 +90,13 @@ def compare(runs: Mapping[str, Run], path: Path) -> Path:
     """
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise InvalidConfig(f"--out {path}: a figure is a .png, .svg or .pdf file.")
-    waves = [run.experiment.tasks.training() for run in runs.values()]
-    for run, tasks in zip(runs.values(), waves, strict=True):
-        if not isinstance(tasks, Sinusoid):
+    models, waves = {}, []
+    for name, run in runs.items():
+        if not isinstance(tasks := run.experiment.tasks.training(), Sinusoid):
             raise InvalidRun(f"{run.path} was not trained on sinusoids; only such runs can be compared.")
-    models = {name: run.model() for name, run in runs.items()}
-    return plot_comparison(models, waves[0], next(iter(runs.values())).experiment.evaluation.seed, path)
+        waves.append((tasks, run.experiment.evaluation.seed))
+        models[name] = run.model()
+    return plot_comparison(models, *waves[0], path)
 
 
 def curves(run: Run, path: Path) -> Path:

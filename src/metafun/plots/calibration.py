@@ -9,7 +9,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..config import Config
+from ..config import Experiment
 from ..model.learner import Learner
 from ..training.evaluation import evaluate
 from .style import BLUE, GREY, save, style_axis
@@ -19,16 +19,16 @@ RELIABILITY_FILE = "reliability.png"
 TASKS = 500
 
 
-def plot_reliability(models: Learner, config: Config, path: Path) -> Path:
+def plot_reliability(models: Learner, experiment: Experiment, path: Path) -> Path:
     """Draws accuracy over confidence in classification, and coverage of central intervals in regression.
 
     Args:
         models: a model for each seed, stacked along the first axis.
-        config: the configuration of their run.
+        experiment: the test tasks.
         path: the figure's file.
     """
-    evaluation = dataclasses.replace(config.evaluation, tasks=TASKS)
-    results = evaluate(models, dataclasses.replace(config, evaluation=evaluation))
+    evaluation = dataclasses.replace(experiment.evaluation, tasks=TASKS)
+    results = evaluate(models, Experiment(dataclasses.replace(experiment.config, evaluation=evaluation)))
     found = {
         name: value
         for name, value in results.items()

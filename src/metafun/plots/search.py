@@ -21,6 +21,13 @@ PARALLEL_FILE, SLICES_FILE = "parallel.png", "slices.png"
 Trials = Sequence[tuple[Mapping[str, Any], float, bool]]
 
 
+def draw_study(ranges: Mapping[str, Range], trials: Sequence[Mapping[str, Any]], folder: Path) -> list[str]:
+    """Both figures of a search in `folder`; `trials` as `training.search.summary` returns them."""
+    shown = [(t["settings"], t["error"], t["finished"]) for t in trials if t["error"] is not None]
+    figures = ((plot_parallel, PARALLEL_FILE), (plot_slices, SLICES_FILE))
+    return [str(plot(ranges, shown, folder / name)) for plot, name in figures]
+
+
 def plot_parallel(ranges: Mapping[str, Range], trials: Trials, path: Path) -> Path:
     """Draws parallel coordinates, one for each setting and one for the error: darker is better, the best is red.
 

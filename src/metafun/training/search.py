@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import optuna
 import tomli_w
-from optuna.exceptions import StorageInternalError
 from optuna.samplers import BaseSampler, PartialFixedSampler, QMCSampler, RandomSampler, TPESampler
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
