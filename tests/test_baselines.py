@@ -10,7 +10,7 @@ from sklearn.neighbors import NearestCentroid
 
 from examples import BASELINES, DX, random_task
 from metafun.baselines.leo import deviation
-from metafun.config import load_config
+from metafun.config import load_config, resolve
 from metafun.config.baselines import LEOConfig, LogisticConfig, MAMLConfig, MatchingConfig, PrototypesConfig
 from metafun.model.nn import count_parameters
 from metafun.model.task import Task
@@ -87,9 +87,9 @@ def test_a_trajectory_leads_from_the_start_to_the_prediction():
 
 def test_an_evaluation_of_large_networks_takes_fewer_tasks_at_a_time():
     tasks = load_config("sinusoid").tasks.training()
-    small, wide = (tasks_at_once(load_config(preset).build_model(KEY), tasks) for preset in ("maml", "maml-wide"))
+    small, wide = (tasks_at_once(resolve(load_config(preset)).build_model(KEY), tasks) for preset in ("maml", "maml-wide"))
     assert wide < small == MAX_TASKS_AT_ONCE
-    few = tasks_at_once(load_config("sinusoid").build_model(KEY), tasks)
+    few = tasks_at_once(resolve(load_config("sinusoid")).build_model(KEY), tasks)
     assert few == MAX_TASKS_AT_ONCE, "only where each task has its own"
 
 
@@ -103,7 +103,7 @@ def test_descent_that_overshoots_is_given_up():
 
 @pytest.mark.parametrize(("preset", "count"), [("maml", 1761), ("maml-large", 132_353), ("maml-wide", 2_102_273)])
 def test_the_networks_have_the_size_of_the_papers(preset, count):
-    assert count_parameters(load_config(preset).build_model(KEY)) == count
+    assert count_parameters(resolve(load_config(preset)).build_model(KEY)) == count
 
 
 def arrays(n=20, m=30, dx=6, classes=3):

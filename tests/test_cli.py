@@ -13,7 +13,7 @@ from examples import TINY
 from metafun import __version__
 from metafun.cli import app
 from metafun.config import load_config
-from metafun.training.run_folder import Run
+from metafun.training.run import Run
 
 SETTINGS = [part for setting in TINY for part in ("--set", setting)]
 

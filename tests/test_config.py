@@ -7,8 +7,8 @@ from typing import get_args
 import jax
 import pytest
 
-from metafun.config import load_config, parse_config, presets
-from metafun.config.values import Activation
+from metafun.config import Experiment, load_config, parse_config, presets, resolve
+from metafun.values import Activation
 from metafun.errors import InvalidConfig
 from metafun.model.nn import ACTIVATIONS, count_parameters
 from metafun.schema import to_table
@@ -32,7 +32,7 @@ def test_presets_survive_the_way_to_toml_and_back(preset):
     ],
 )
 def test_presets_have_the_papers_size(preset, parameters):
-    assert count_parameters(load_config(preset).build_model(jax.random.key(0))) == parameters
+    assert count_parameters(resolve(load_config(preset)).build_model(jax.random.key(0))) == parameters
 
 
 def test_the_papers_training_is_what_the_paper_says():
@@ -71,7 +71,7 @@ def test_the_papers_training_is_what_the_paper_says():
         ("training.chunk=300", "training.validate_every = 5000 must be a multiple of training.chunk = 300"),
         ("training=3", "training = 3, but it must be a table of keys."),
         ("tasks.context=[1]", "tasks.context = [1], but it must have 2 entries."),
-        ("tasks.context=[5,2]", "tasks.context = [5, 2], but the least comes first."),
+        ("tasks.context=[5,2]", "tasks.context = [5, 2]: the lower bound comes first."),
         ("tasks.points=7", "tasks.points = 7 leaves no target beside 10 context points."),
         ("model.activation=rellu", "model.activation = 'rellu' is not known; did you mean 'relu'"),
         (
@@ -198,7 +198,7 @@ def test_multiview_differs_in_the_data_alone(preset):
         ("tasks.kind=sinusoid", "tasks.kind = 'sinusoid' is regression, but model.loss.kind = 'cross-entropy'"),
         ("model.decoder.dropout=1.0", "model.decoder.dropout = 1.0, but it must be between 0 and 0.999"),
         ("tasks.ways=1", "tasks.ways = 1, but it must be between 2 and"),
-        ("tasks.train_on=[]", "tasks.train_on = [], but it must name splits, none of them twice"),
+        ("tasks.train_on=[]", "tasks.train_on = []; it must name splits, none of them twice"),
         ('tasks.train_on=["trian"]', "tasks.train_on[0] = 'trian' is not known; did you mean 'train'?"),
         ('tasks.train_on=["test"]', "tasks.train_on[0] = 'test' is not known"),
         ("training.stop=5000", "training.stop = 5000 lies beyond training.steps = 4000."),
@@ -216,20 +216,20 @@ def test_a_penalty_on_weights_that_are_not_there_is_refused():
 
 
 def test_a_model_for_features_not_yet_known_is_not_built():
-    with pytest.raises(InvalidConfig, match=r"tasks\.features is not known before the data are"):
-        load_config("features").build_model(jax.random.key(0))
+    with pytest.raises(InvalidConfig, match=r"tasks\.features is not known before the data are read"):
+        Experiment(load_config("features")).build_model(jax.random.key(0))
 
 
 def test_ways_are_for_classification():
     config = load_config("sinusoid", ["evaluation.ways=[5]"])
-    with pytest.raises(InvalidConfig, match="sinusoids have no classes"):
-        next(config.tasks.test(config.evaluation))
+    with pytest.raises(InvalidConfig, match="evaluation.ways is for episodes"):
+        next(resolve(config).test_tasks())
 
 
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("tasks.lengthscale=[2.0,1.0]", "tasks.lengthscale = [2.0, 1.0], but the least comes first."),
+        ("tasks.lengthscale=[2.0,1.0]", "tasks.lengthscale = [2.0, 1.0]: the lower bound comes first."),
         ("tasks.points=30", "tasks.points = 30 leaves fewer than 20 targets beside 20 context points."),
         ("tasks.kernel=rbff", "tasks.kernel = 'rbff' is not known; did you mean 'rbf'"),
     ],

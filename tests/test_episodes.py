@@ -9,7 +9,7 @@ from examples import clusters
 from metafun.data import Table
 from metafun.errors import InvalidData
 from metafun.tasks import Episodes
-from metafun.tasks.episodes import Unit
+from metafun.tasks.row_transforms import UnitLength
 
 
 def numbered(counts=(7, 5, 9, 6), splits=("train", "train", "train", "test")) -> Table:
@@ -102,7 +102,7 @@ def test_the_table_stays_as_it_was_stored(dtype):
 def test_noise_has_the_length_it_is_given():
     table = clusters(dx=400, spread=0.0, rows=3)
     clean, noisy = (
-        Episodes.over(table, ["train"], ways=4, shots=1, queries=1, inputs=Unit(noise)) for noise in (0.0, 0.75)
+        Episodes.over(table, ["train"], ways=4, shots=1, queries=1, transform=UnitLength(noise)) for noise in (0.0, 0.75)
     )
     a, b = (sample(tasks, 50).context.x for tasks in (clean, noisy))
     # |x + e|² = 1 + 0.75² for a direction e that is nearly orthogonal to x: the cosine to the clean row is 1/1.25.

@@ -22,7 +22,7 @@ from metafun.errors import InvalidCheckpoint, InvalidRun
 from metafun.estimators.trained import Trained
 from metafun.model.metafun import MetaFun
 from metafun.training.checkpoint import read_header
-from metafun.training.run_folder import Run
+from metafun.training.run import Run
 
 FEATURES = 12
 

@@ -205,7 +205,7 @@ def test_noise_is_the_same_in_all_tasks_or_of_any_size():
     keys = jax.random.split(jax.random.key(0), 1000)
 
     def noises(tasks):
-        return np.asarray(jax.vmap(lambda key: tasks._process(key).noise)(keys))
+        return np.asarray(jax.vmap(lambda key: tasks.process(key).noise)(keys))
 
     np.testing.assert_array_equal(noises(curves()), np.float32(0.02))
     drawn = noises(curves(noise=(0.01, 0.5)))

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from metafun import Run, load_config
 from metafun.cli import app
-from metafun.config import parse_config
+from metafun.config import parse_config, resolve
 from metafun.config.baselines import PrototypesConfig
 from metafun.data import Table
 from metafun.data.csv_columns import read_csv
@@ -71,12 +71,12 @@ def folder(tmp_path_factory):
 
 
 def configuration(folder, *settings, preset="omniglot-5way-1shot"):
-    return load_config(preset, [*SMALL, f"tasks.data={folder / 'drawings'}", *settings]).resolved()
+    return resolve(load_config(preset, [*SMALL, f"tasks.data={folder / 'drawings'}", *settings]))
 
 
 def test_a_turned_class_is_a_class():
     table = drawings()
-    episodes = Episodes.over(table, ["train"], ways=3, shots=1, queries=2, inputs=Pixels((SIDE, SIDE), rotations=True))
+    episodes = Episodes.over(table, ["train"], ways=3, shots=1, queries=2, transform=Pixels((SIDE, SIDE), rotations=True))
     turns = set()
     for seed in range(30):
         key = jax.random.key(seed)
@@ -128,7 +128,7 @@ def test_a_convolution_is_one():
 @pytest.mark.parametrize("preset", ["omniglot-5way-1shot", "omniglot-prototypes"])
 def test_a_prediction_depends_on_nothing_else_that_is_asked(folder, preset):
     settings = [s for s in SMALL if preset != "omniglot-prototypes" or not s.startswith("model")]
-    config = load_config(preset, [*settings, f"tasks.data={folder / 'drawings'}"]).resolved()
+    config = resolve(load_config(preset, [*settings, f"tasks.data={folder / 'drawings'}"]))
     # Before training it would say the same of everything.
     arrays, rest = eqx.partition(config.build_model(jax.random.key(0)), eqx.is_array)
     model = eqx.combine(jax.tree.map(lambda a: a + 0.3 * jnp.cos(jnp.arange(a.size).reshape(a.shape)), arrays), rest)
@@ -156,7 +156,7 @@ def test_tasks_of_images_are_predicted_few_at_a_time(folder):
 
 def test_the_embedding_is_trained_with_the_model(folder, tmp_path):
     run = Run.create(tmp_path / "run", configuration(folder))
-    before = run.config.build_model(jax.random.split(jax.random.key(0))[0]).embedding.blocks[0].kernel
+    before = run.experiment.build_model(jax.random.split(jax.random.key(0))[0]).embedding.blocks[0].kernel
     for _ in run.train():
         pass
     assert not np.allclose(run.model().embedding.blocks[0].kernel, before)
@@ -171,11 +171,11 @@ def test_an_embedding_without_images_or_images_without_an_embedding(folder, tmp_
     labels = np.repeat(["a", "b", "c", "d"], 18).tolist()
     plain = Table.of("plain", drawings().features, labels, ["train"] * 36 + ["val"] * 36)
     save(plain, tmp_path, "a test")
-    with pytest.raises(InvalidData, match="are not images; import a folder of them"):
-        load_config(
-            "omniglot-5way-1shot", [f"tasks.data={tmp_path / 'plain'}", "tasks.ways=2", "tasks.queries=2"]
-        ).resolved()
-    config = configuration(folder)
+    with pytest.raises(InvalidData, match="are not images; import a folder of images"):
+        resolve(
+            load_config("omniglot-5way-1shot", [f"tasks.data={tmp_path / 'plain'}", "tasks.ways=2", "tasks.queries=2"])
+        )
+    config = configuration(folder).config
     assert parse_config(to_table(config)) == config
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from metafun.config import load_config
+from metafun.config import load_config, resolve
 from metafun.data import open_table
 from metafun.training.evaluation import Validation
 from metafun.training.trainer import Trainer
@@ -30,9 +30,9 @@ def test_the_table_is_read_as_it_is():
 def test_three_hundred_steps_are_on_the_way(optimised):
     """5-way 1-shot on novel classes; longer training goes on to 59 % (results/choices-miniimagenet.jsonl)."""
     settings = [f"tasks.data={NAME}", "training.steps=300", "training.chunk=100", "training.validate_every=100"]
-    config = load_config("mini-kfp-1shot", [*settings, "training.validation_tasks=200"]).resolved()
-    trainer = Trainer(config)
+    experiment = resolve(load_config("mini-kfp-1shot", [*settings, "training.validation_tasks=200"]))
+    trainer = Trainer(experiment)
     *_, (state, _) = trainer.run(trainer.start())
     models = trainer.models(state.parameters)
-    (error,) = Validation(models, config)(models)
+    (error,) = Validation(models, experiment)(models)
     assert 1 - error > 0.53

@@ -15,7 +15,7 @@ from metafun.config import load_config
 from metafun.data.table_folder import save
 from metafun.errors import InvalidConfig, InvalidData
 from metafun.training.evaluation import evaluate, summarise
-from metafun.training.run_folder import Run
+from metafun.training.run import Run
 from metafun.training.trainer import Trainer
 
 SETTINGS = [part for setting in TINY_EPISODES for part in ("--set", setting)]
@@ -139,7 +139,7 @@ def test_demo_glyphs_draws_a_picture(tmp_path, monkeypatch):
 def accuracy_after_training(*settings) -> float:
     trainer = Trainer(tiny("training.steps=200", "training.learning_rate=1e-2", *settings))
     *_, (state, _) = trainer.run(trainer.start())
-    return evaluate(trainer.models(trainer.trained(state)), trainer.config)["accuracy_3way_1shot"]["mean"]
+    return evaluate(trainer.models(trainer.trained(state)), trainer.experiment)["accuracy_3way_1shot"]["mean"]
 
 
 def test_only_a_bias_tells_features_without_a_common_direction_apart():
@@ -151,7 +151,7 @@ def test_only_a_bias_tells_features_without_a_common_direction_apart():
 def test_one_that_knows_nothing_is_as_sure_as_it_is_right():
     """With a step size of 0 every class has probability ⅓, and it says the same class each time."""
     trainer = Trainer(tiny("model.step_size=0.0"))
-    results = evaluate(trainer.models(trainer.start().parameters), trainer.config)
+    results = evaluate(trainer.models(trainer.start().parameters), trainer.experiment)
     np.testing.assert_allclose(np.sum(results["ece_3way_1shot"]["reliability"], axis=0), [1, 1 / 3, 1 / 3], rtol=1e-5)
     assert results["ece_3way_1shot"]["mean"] == pytest.approx(0, abs=1e-6)
     assert results["log_likelihood_3way_1shot"]["mean"] == pytest.approx(-np.log(3))
@@ -219,8 +219,8 @@ def test_the_interval_is_over_tasks_and_the_deviation_over_seeds():
 def test_the_table_is_an_argument_of_the_compiled_step():
     """As a constant it would be copied into the program, and compiled anew with every table."""
     trainer = Trainer(tiny())
-    state, tasks = trainer.start(), trainer.config.tasks.training()
-    lowered = jax.jit(lambda p, o, t, s: trainer._steps(p, o, t, s)).lower(
+    state, tasks = trainer.start(), trainer.experiment.tasks.training()
+    lowered = jax.jit(lambda p, o, t, s: trainer.scan_steps(p, o, t, s)).lower(
         state.parameters, state.optimiser, tasks, np.arange(2)
     )
     features = "x".join(map(str, tasks.features.shape))

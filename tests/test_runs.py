@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-import metafun.training.run_folder
+import metafun.training.session
 from examples import TINY, quick
 from metafun import load_model
 from metafun.config import load_config
 from metafun.errors import Diverged, InvalidCheckpoint, InvalidRun
 from metafun.training.devices import task_mesh
-from metafun.training.run_folder import Run
+from metafun.training.run import Run
 from metafun.training.trainer import State, Trainer
 
 
@@ -131,7 +131,7 @@ def test_training_a_finished_run_changes_nothing(finished):
 
 TRAIN = """
 import sys
-import metafun.training.run_folder
+import metafun.training.session
 from metafun.cli import app
 from metafun.training.devices import use_all_cores
 use_all_cores()

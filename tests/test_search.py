@@ -18,7 +18,7 @@ from metafun.cli import app
 from metafun.config import load_config, load_space
 from metafun.data.table_folder import save
 from metafun.errors import InvalidConfig, InvalidSearch
-from metafun.training.run_folder import Run
+from metafun.training.run import Run
 from metafun.training.search import best, finished, forget, open_study, running, winner, work
 
 SPACE = """
@@ -132,10 +132,10 @@ def test_a_search_that_is_stopped_goes_on_and_does_nothing_twice(space, tmp_path
     for path in folder.iterdir():
         trials = [t for t in all_trials(study) if t.user_attrs["run"] == path.name]
         run = Run(path)
-        assert len(run.config.variants()) == len(trials)
+        assert len(run.experiment.variants) == len(trials)
         shapes = {(t.params["model.iterations"], t.params["model.initial.kind"]) for t in trials}
         assert len(shapes) == 1, "what is trained together has one shape"
-        assert [v.training.learning_rate for v in run.config.variants()] == pytest.approx(
+        assert [v.training.learning_rate for v in run.experiment.variants] == pytest.approx(
             [t.params["training.learning_rate"] for t in trials]
         )
         assert [t.value for t in trials] == pytest.approx(list(run.record.best_error))
@@ -288,7 +288,7 @@ def test_two_workers_lose_nothing_and_do_nothing_twice(kind, request, tmp_path, 
     assert [t.state for t in trials] == [TrialState.COMPLETE] * 7
     folders = [path for name in ("a", "b") for path in (tmp_path / name / "worker-0").iterdir() if path.is_dir()]
     assert sorted({t.user_attrs["run"] for t in trials}) == sorted(path.name for path in folders)
-    assert sum(len(Run(path).config.variants()) for path in folders) == 7
+    assert sum(len(Run(path).experiment.variants) for path in folders) == 7
     rates = [t.params["training.learning_rate"] for t in trials]
     assert len(set(rates)) == 7, "no two workers drew the same"
     if kind == "postgresql":

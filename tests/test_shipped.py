@@ -10,7 +10,8 @@ import pytest
 from metafun import MetaFunClassifier, MetaFunRegressor
 from metafun.data import open_table
 from metafun.estimators.trained import SHIPPED, locate
-from metafun.training.checkpoint import load_models, read_header
+from metafun.training.checkpoint import Checkpoint
+from metafun.training.session import load_models
 from metafun.training.evaluation import evaluate
 
 ROOT = Path(__file__).parent.parent

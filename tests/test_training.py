@@ -13,7 +13,8 @@ from metafun.model.nn import is_array
 from metafun.tasks import Sinusoid
 from metafun.training.devices import AXIS, task_mesh
 from metafun.training.evaluation import evaluate, task_metrics
-from metafun.training.trainer import Trainer, build_optimiser, clip_arrays, moving_average
+from metafun.training.optimiser import build_optimiser, clip_arrays, moving_average
+from metafun.training.trainer import Trainer
 
 
 def train(*settings):
@@ -56,8 +57,8 @@ def test_the_chunk_length_does_not_matter():
 
 def test_chunks_of_one_length_are_compiled_once(monkeypatch):
     traced = []
-    steps = Trainer._steps
-    monkeypatch.setattr(Trainer, "_steps", lambda self, *arguments: traced.append(1) or steps(self, *arguments))
+    steps = Trainer.scan_steps
+    monkeypatch.setattr(Trainer, "scan_steps", lambda self, *arguments: traced.append(1) or steps(self, *arguments))
     train("training.steps=40", "training.chunk=10")
     assert len(traced) == 1
 
@@ -111,7 +112,7 @@ def test_evaluation_equals_a_loop_over_tasks():
 def test_evaluation_repeats_itself_and_separates_shots():
     trainer, state, _ = train("training.steps=20")
     models = trainer.models(state.parameters)
-    first, second = evaluate(models, trainer.config), evaluate(models, trainer.config)
+    first, second = evaluate(models, trainer.experiment), evaluate(models, trainer.experiment)
     assert {"mse_5shot", "mse_10shot"} <= set(first)
     np.testing.assert_array_equal(first["mse_5shot"], second["mse_5shot"])
     assert first["mse_5shot"] != first["mse_10shot"]

@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 from examples import TINY_EPISODES, clusters
 from metafun import load_model
 from metafun.cli import app
-from metafun.config import load_config
+from metafun.config import load_config, resolve
 from metafun.data.table_folder import save
 from metafun.errors import Diverged, InvalidConfig
 from metafun.training.protocol import choose, final_config
-from metafun.training.run_folder import Run
+from metafun.training.run import Run
 from metafun.training.trainer import Trainer
 
 VARY = {
@@ -49,8 +49,8 @@ def test_a_variant_trains_the_same_alone_and_in_company():
     config = tiny(VARY, "training.seeds=[0,1]", "training.steps=20")
     together = losses(config)
     assert together.shape == (20, 4)
-    for v, variant in enumerate(config.variants()):
-        assert variant.vary is None and variant.training.learning_rate == VARY["training.learning_rate"][v]
+    for v, variant in enumerate(resolve(config).variants):
+        assert variant.config.vary is None and variant.training.learning_rate == VARY["training.learning_rate"][v]
         alone = losses(variant)
         np.testing.assert_allclose(together[:, 2 * v : 2 * v + 2], alone, rtol=1e-3)
 
@@ -70,7 +70,7 @@ def test_the_best_variant_is_the_model_and_one_that_diverges_has_lost(tmp_path):
 
     chosen = choose(run)
     assert chosen["variant"] == 1 and math.isclose(chosen["error"], np.mean(chosen["seeds"]), abs_tol=1e-6)
-    final = final_config(run)
+    final = final_config(run, chosen)
     assert final.vary is None and final.training.learning_rate == 1e-2 and final.training.stop == chosen["step"]
 
 
@@ -89,7 +89,7 @@ def test_when_all_diverge_there_is_nothing_left(tmp_path):
         ({"training.learning_rate": []}, "has 0 values"),
         ({"training.learning_rate": [1.0, 2.0], "model.l2": [1.0]}, "model.l2 has 1 values"),
         ({"model.l2": [0.0, 1.0]}, "none can be 0 in one variant and not in another"),
-        ({"tasks.noise": [0.1, 1.0]}, "change more of the program than its numbers"),
+        ({"tasks.noise": [0.1, 1.0]}, "change the structure of the program"),
         ({"training.learning_rate": "fast"}, "must be a list"),
         (3, "must be a table of keys"),
     ],
@@ -100,7 +100,7 @@ def test_what_cannot_vary_is_refused(vary, message):
 
 
 def test_without_validation_nothing_can_be_compared():
-    with pytest.raises(InvalidConfig, match="told by validation"):
+    with pytest.raises(InvalidConfig, match="compared on validation"):
         tiny({"training.learning_rate": [1e-3, 1e-2]}, "training.validate_every=0")
 
 

@@ -66,7 +66,7 @@ class Trainer:
         blank = eqx.filter(self.experiment.variants[0].blank_model(), is_array)
         self._sizes = [leaf.size for leaf in jax.tree.leaves(blank)]
         self._unravel = ravel_pytree(jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), blank))[1]
-        self._chunk = jit(self._steps)
+        self._compiled = jit(self.scan_steps)
 
     def start(self) -> State:
         """Fresh models. The weights of a seed do not depend on the seeds and variants beside it."""
@@ -83,7 +83,7 @@ class Trainer:
         state, tasks = self.place((state, self.experiment.tasks.training()))
         while state.step < training.end:
             length = min(training.chunk, training.end - state.step)
-            parameters, optimiser, losses = self._chunk(
+            parameters, optimiser, losses = self._compiled(
                 state.parameters, state.optimiser, tasks, jnp.arange(state.step, state.step + length)
             )
             state = State(parameters, optimiser, state.step + length)
@@ -105,9 +105,10 @@ class Trainer:
         """All models as one, with a leading axis in every array: for each variant, all seeds."""
         return eqx.combine(self.arrays(parameters), self._variation.hyperparameters)
 
-    def _steps(
+    def scan_steps(
         self, parameters: Array, optimiser: PyTree, tasks: TaskDistribution, steps: Array
     ) -> tuple[Array, PyTree, Array]:
+        """The new parameters and optimiser state, and the losses, after the given `steps`: what a chunk compiles."""
         training, mesh = self.experiment.training, task_mesh(self.experiment.training.batch)
         seeds = jnp.stack([_keys(seed)[1] for seed in training.seeds])
         seeds = jnp.tile(seeds, len(parameters) // len(seeds))
