@@ -143,7 +143,7 @@ def test_the_whole_table(faces):
     # The undistorted pictures, sharper than those which the choice was made by.
     looks = np.stack([faces[0].picture(c, blur=1.0) for c in characters]).reshape(len(characters), -1).astype(float)
     looks /= np.linalg.norm(looks, axis=1, keepdims=True)
-    assert (looks @ looks.T - np.eye(len(looks))).max() < glyphs.ALIKE
+    assert (looks @ looks.T - np.eye(len(looks))).max() < glyphs.SAME_CHARACTER
 
     images = pictures(table)
     assert (images > 128).sum((2, 3)).min() >= 15  # the hairlines of ♘ and ☝ too

@@ -9,7 +9,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from metafun.data.parts import text
+from metafun.data.checks import to_names
 from metafun.data.pickles import read_pickle
 from metafun.errors import InvalidData
 
@@ -155,7 +155,7 @@ def test_nesting_does_not_explode(tmp_path):
     began = time.monotonic()
     content = read_pickle(write(tmp_path / "laughs.pkl", pickle.dumps(nested)))
     with pytest.raises(InvalidData, match="labels must be text or whole numbers, not list"):
-        text(content, tmp_path / "laughs.pkl", "labels")
+        to_names(content, tmp_path / "laughs.pkl", "labels")
     assert time.monotonic() - began < 5
 
 

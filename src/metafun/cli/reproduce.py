@@ -14,7 +14,7 @@ from rich.markup import escape
 from .. import __version__
 from ..config import Config, load_space, with_changes
 from ..data import Table
-from ..data.table_folder import save
+from ..data.table_folder import save_table
 from ..errors import Busy, Diverged, InvalidConfig, InvalidData, InvalidSearch
 from ..files import locked
 from ..paper import ITEMS, Address, Job, Measured, Results, load_item, plan
@@ -253,6 +253,6 @@ def _smoke_data(folder: Path) -> dict[str, str]:
     splits = np.repeat(np.repeat(list(SMOKE_SPLITS), list(SMOKE_SPLITS.values())), rows).tolist()
     path = folder.resolve() / "data"
     if not (path / "smoke").exists():
-        save(Table.of("smoke", features, labels, splits), path, "random numbers")
+        save_table(Table.of("smoke", features, labels, splits), path, "random numbers")
     named = ("miniimagenet-center", "miniimagenet-multiview", "tieredimagenet-center", "tieredimagenet-multiview")
     return dict.fromkeys(named, str(path / "smoke"))
