@@ -69,7 +69,7 @@ def test_every_form_gives_the_same_table(tmp_path, form):
     assert table.fingerprint == read_features(write_npz(tmp_path / "plain.npz"), "t").fingerprint
 
 
-def test_labels_that_count_from_zero_in_each_pickle_do_not_hide_the_names_in_the_keys(tmp_path):
+def test_names_in_keys_take_precedence_over_numbers_in_labels(tmp_path):
     folder = write_leo(tmp_path / "leo", text=lambda a: a if "-" in a[0] else np.unique(a, return_inverse=True)[1])
     check_is_example(read_features(folder, "t"))
 
@@ -378,7 +378,7 @@ def test_a_table_is_not_overwritten_by_accident_nor_lost_by_a_crash(tmp_path, ho
         monkeypatch.setattr(os, "rename", rename)
         assert read_description(home / "mine").source == "first" and content(home) == ["mine"]
     for find_it in (lambda: locate("mine"), lambda: save_table(table(tmp_path), home, "second")):
-        rename(home / "mine", home / ".mine.old")  # as a kill between the two renames leaves it
+        rename(home / "mine", home / ".mine.old")  # the state after a kill between the two renames
         with contextlib.suppress(InvalidData):
             find_it()
         assert read_description(home / "mine").source == "first"
@@ -426,7 +426,7 @@ def test_replaced_and_deleted_tables_do_not_come_back(tmp_path, home):
     save_table(table(tmp_path), home, "new", overwrite=True)
     assert content(home) == ["mine"] and not (home / "mine").is_symlink()
     assert read_description(elsewhere / "mine").source == "linked"
-    shutil.copytree(home / "mine", home / ".mine.old")  # as a kill after the second rename leaves it
+    shutil.copytree(home / "mine", home / ".mine.old")  # the state after a kill following the second rename
     assert read_description(locate("mine")).source == "new"
     shutil.rmtree(home / "mine")
     with pytest.raises(InvalidData, match="no data called 'mine'"):
@@ -458,7 +458,7 @@ def test_the_folder_of_an_unknown_user_does_not_exist(monkeypatch):
         open_table("~nouser/x.npz")
 
 
-def test_where_nothing_can_be_written_the_remedy_is_named(tmp_path, home, monkeypatch):
+def test_an_unwritable_cache_gets_a_remedy(tmp_path, home, monkeypatch):
     (tmp_path / "cache").write_text("a file, in which no folder can be made")
     with pytest.raises(InvalidData, match=rf"^{home} cannot be written; name a writable folder in METAFUN_DATA"):
         destination("mine")
@@ -555,7 +555,7 @@ def test_list_shows_tables_that_cannot_be_opened_too(tmp_path, home, monkeypatch
         ),
     ],
 )
-def test_a_table_json_from_outside_is_checked(tmp_path, home, change, message):
+def test_an_untrusted_table_json_is_checked(tmp_path, home, change, message):
     save_table(table(tmp_path), home, "")
     path = home / "mine" / "table.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))

@@ -40,7 +40,7 @@ def write(path, array, **options):
 
 
 def write_classes(folder, names="abc", each=2, channels=1):
-    """Every image is a different one."""
+    """All images differ."""
     for i, name in enumerate(names):
         for j in range(each):
             write(folder / name / f"{j}.png", picture(100 * i + j, channels=channels))
@@ -86,7 +86,7 @@ def test_a_class_folder_becomes_a_class_and_an_image_a_row(tmp_path, colour):
     assert open_table_folder(tmp_path / "store" / "mine").fingerprint == table.fingerprint
 
 
-def test_images_are_squeezed_into_a_square_without_aliasing(tmp_path):
+def test_images_are_stretched_to_a_square_without_aliasing(tmp_path):
     stripes = np.zeros((40, 80), np.uint8)
     stripes[:, ::2] = 255  # every tenth column alone would be all white
     row = pixels(write(tmp_path / "a.png", stripes), SIDE, False)
@@ -550,7 +550,7 @@ def test_omniglot_is_read_from_its_archives(place, archives):
     assert sorted(path.name for path in folder.iterdir()) == ["images_background.zip", "images_evaluation.zip"]
 
 
-def test_ink_is_high_and_counted_by_area(place, archives):
+def test_ink_is_bright_and_averaged_by_area(place, archives):
     image = read_omniglot(place(archives)).features[0].reshape(28, 28)
     assert (
         image.max() == 255
@@ -639,7 +639,7 @@ def test_hostile_members_are_refused(place, archives, members, changes, message)
     assert len(list(folder.iterdir())) == 2 and not (folder.parent / STEM).exists()
 
 
-def test_members_that_are_too_large_together_are_refused(place, archives, monkeypatch):
+def test_members_with_too_large_a_sum_are_refused(place, archives, monkeypatch):
     monkeypatch.setattr(omniglot, "MAX_BYTES", 964 * len(png(drawing())) - 1)
     with pytest.raises(InvalidData, match=r"it would unpack to [\d,]+ bytes; the archive has at most [\d,]+"):
         read_omniglot(place(archives))

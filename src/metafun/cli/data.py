@@ -228,10 +228,10 @@ def _print_summary(tables: dict[Path, Table]) -> None:
         _warn(content_warnings(table))
     first = next(iter(tables.values()))
     task: Any = load_config(preset_for(first)).tasks
-    advice = advise(first, ways=task.ways, shots=task.shots, queries=task.queries)
-    _warn(advice.warnings)
-    if advice.possible:
-        _print_next(first, advice.changes)
+    changes, warnings = advise(first, ways=task.ways, shots=task.shots, queries=task.queries)
+    _warn(warnings)
+    if changes is not None:
+        _print_next(first, changes)
 
 
 def _print_next(table: Table, changes: dict[str, int]) -> None:
@@ -239,6 +239,6 @@ def _print_next(table: Table, changes: dict[str, int]) -> None:
     err.print(escape(" ".join((f"Next: metafun train {preset_for(table)} --data {table.name}", *options))))
 
 
-def _warn(messages: list[str] | tuple[str, ...]) -> None:
+def _warn(messages: list[str]) -> None:
     for message in messages:
         err.print(escape(f"warning: {message}"))

@@ -1,24 +1,7 @@
 """Advice on training: the preset for a table, and tasks small enough for it."""
 
-from dataclasses import dataclass, field
-
 from .catalog import BUILT_IN
 from .table import Table, counted
-
-
-@dataclass(frozen=True)
-class TrainingAdvice:
-    """How to train on a table.
-
-    Args:
-        possible: whether the table has enough classes and rows for any tasks.
-        changes: settings of the task that must be smaller than by default.
-        warnings: what the table lacks.
-    """
-
-    possible: bool
-    changes: dict[str, int] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
 
 
 def preset_for(table: Table) -> str:
@@ -27,20 +10,20 @@ def preset_for(table: Table) -> str:
 
 
 def content_warnings(table: Table) -> list[str]:
-    """Rows that training can make no use of."""
+    """Warnings about rows that cannot be used in training."""
     count = 0 if table.image is not None else table.zero_rows()
     zeros = f"{table.name} has {counted(count, 'rows')} of zeros only, which cannot be scaled to length one."
     return [zeros] if count else []
 
 
-def advise(table: Table, *, ways: int, shots: int, queries: int) -> TrainingAdvice:
-    """How to train on `table`, starting from the default size of a task.
+def advise(table: Table, *, ways: int, shots: int, queries: int) -> tuple[dict[str, int] | None, list[str]]:
+    """Settings that must be smaller than by default to train on `table`, or None if it is too small; and warnings.
 
     Args:
         table: the table to train on.
-        ways: classes per task.
-        shots: context rows per class.
-        queries: target rows per class.
+        ways: classes per task by default.
+        shots: context rows per class by default.
+        queries: target rows per class by default.
     """
     classes, rows = table.class_counts(), min(part.count for part in table.classes)
     default = {"ways": ways, "queries": queries}
@@ -53,7 +36,6 @@ def advise(table: Table, *, ways: int, shots: int, queries: int) -> TrainingAdvi
             f"by default a task has {ways} classes of one split and {shots + queries} rows of each; {table.name} has "
             f"{have}, and its smallest class has {counted(rows, 'rows')}."
         )
-    possible = min(classes["train"], classes["val"]) > 1 and fitting["queries"] > 0
-    if not possible:
-        warnings.append(f"training needs 2 classes in train, 2 in val, and {shots + 1} rows of each; add more.")
-    return TrainingAdvice(possible, changes, tuple(warnings))
+    if min(classes["train"], classes["val"]) > 1 and fitting["queries"] > 0:
+        return changes, warnings
+    return None, [*warnings, f"training needs 2 classes in train, 2 in val, and {shots + 1} rows of each; add more."]

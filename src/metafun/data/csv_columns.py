@@ -40,9 +40,7 @@ class CsvColumns:
         entries = self._column(name)
         for row, entry in enumerate(entries):
             if not entry or CONTROL.search(entry):
-                raise InvalidData(
-                    printable(f"{self.path}, row {row + 1}: '{name}' is {entry!r}; give the row a label.")
-                )
+                raise InvalidData(printable(f"{self.path}, row {row + 1}: '{name}' is {entry!r}; label it."))
         return entries
 
     def numbers(self, names: Sequence[str], gaps: bool = False) -> NDArray:
@@ -59,9 +57,7 @@ class CsvColumns:
                     matrix[i, j] = float(entry) if entry or not gaps else np.nan
                 except ValueError:
                     raise InvalidData(
-                        printable(
-                            f"{self.path}, row {i + 1}: '{name}' is {entry!r}, not a number; correct or remove it."
-                        )
+                        printable(f"{self.path}, row {i + 1}: '{name}' is {entry!r}, not a number; fix or drop it.")
                     ) from None
         return matrix
 

@@ -48,11 +48,7 @@ CHUNK = 2000
 
 
 def make(among: Collection[str] | None = None) -> Table:
-    """The table of all characters that can be distinguished; the same bytes on every call.
-
-    Args:
-        among: use only these characters.
-    """
+    """The table of all distinguishable characters (only those in `among`, if given); the same bytes on every call."""
     faces = [Face(name) for name in FACES]
     characters = distinct([c for c in candidates(faces) if among is None or c in among], faces[UPRIGHT])
     rng = np.random.default_rng(VERSION)
@@ -70,11 +66,7 @@ def split_of(character: str) -> str:
 
 
 class Face:
-    """A font face.
-
-    Args:
-        name: the file name in matplotlib's font folder, without suffix.
-    """
+    """A font in matplotlib's font folder, by its file name without suffix."""
 
     def __init__(self, name: str):
         path = str(Path(matplotlib.get_data_path(), "fonts", "ttf", f"{name}.ttf"))
@@ -83,12 +75,7 @@ class Face:
         self.characters = {chr(code) for code in FT2Font(path).get_charmap()}
 
     def picture(self, character: str, blur: float) -> UInt8[np.ndarray, "canvas canvas"]:
-        """The character centred on the canvas and scaled so that its longer side is `BOX`.
-
-        Args:
-            character: a character that this face has.
-            blur: standard deviation of a Gaussian blur in pixels.
-        """
+        """The character, centred on the canvas with a longer side of `BOX`, after a Gaussian blur of `blur` pixels."""
         left, top, right, bottom = map(int, self.font.getbbox(character))
         ink = Image.new("L", (max(right - left, 1), max(bottom - top, 1)))
         ImageDraw.Draw(ink).text((-left, -top), character, fill=255, font=self.font)

@@ -29,12 +29,7 @@ from .table import Table, counted, printable
 
 @dataclass(frozen=True)
 class OmniglotArchive:
-    """A published zip file.
-
-    Args:
-        md5: its hash, which torchvision checks as well.
-        drawings: the number of drawings in it.
-    """
+    """The MD5 of a published zip file, which torchvision checks as well, and the number of drawings in it."""
 
     md5: str
     drawings: int
@@ -72,7 +67,8 @@ def read_omniglot(folder: Path, name: str = "omniglot") -> Table:
             raise InvalidData(f"{folder} has no {zipped.name} and no folder {stem}; download {URL.format(stem)}")
     members = sorted(drawings)
     labels = [member.rpartition("/")[0] for member in members]
-    return _table(name, np.stack([drawings[member] for member in members]), labels, vinyals_split(labels))
+    features = np.stack([drawings[member] for member in members])
+    return Table.of(name, features, labels, vinyals_split(labels), (SIDE, SIDE))
 
 
 def omniglot_from_arrays(images: np.ndarray, labels: np.ndarray, classes: Any, name: str = "omniglot") -> Table:
@@ -96,8 +92,8 @@ def omniglot_from_arrays(images: np.ndarray, labels: np.ndarray, classes: Any, n
             f"{name}: labels are from {labels.min()} to {labels.max()}; expected 0 to {len(names) - 1}, one per class."
         )
     splits = vinyals_split(names)
-    of_row = labels.tolist()
-    return _table(name, images.reshape(len(images), -1), [names[i] for i in of_row], [splits[i] for i in of_row])
+    features, of_row = images.reshape(len(images), -1), labels.tolist()
+    return Table.of(name, features, [names[i] for i in of_row], [splits[i] for i in of_row], (SIDE, SIDE))
 
 
 def vinyals_split(names: Sequence[str]) -> list[str]:
@@ -117,10 +113,6 @@ def vinyals_split(names: Sequence[str]) -> list[str]:
         )
     test = set(ordered[-TEST_CLASSES:])
     return ["test" if name in test else "val" if name.split("/")[1] in VALIDATION else "train" for name in names]
-
-
-def _table(name: str, features: UInt8[np.ndarray, "rows dx"], labels: list[str], splits: list[str]) -> Table:
-    return Table.of(name, features, labels, splits, (SIDE, SIDE))
 
 
 def _from_zip(path: Path, stem: str) -> dict[str, np.ndarray]:

@@ -27,19 +27,7 @@ WINDOWS_DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com"
 
 @dataclass(frozen=True)
 class TableDescription:
-    """The content of table.json.
-
-    Args:
-        format: the version of this format.
-        name: the name of the table.
-        dtype: the dtype of features.npy.
-        shape: the shape of features.npy.
-        classes: the rows of each class.
-        fingerprint: SHA-256 of rows and classes.
-        source: the file or address that the table came from.
-        imported: the date of the import, YYYY-MM-DD.
-        image: height and width if the rows are pixels.
-    """
+    """The content of table.json; `source` is the file or address of the original, `imported` a date."""
 
     format: Literal["metafun-table-1"]
     name: str
@@ -66,7 +54,7 @@ def check_table_name(name: str) -> None:
             + (f", as in --name {near}" if is_table_name(near) else ".")
         )
     if name.endswith(".") or name.partition(".")[0].lower() in WINDOWS_DEVICES:
-        raise InvalidData(f"{name!r} cannot be a name on Windows; choose another, as in --name {name.rstrip('.')}-data")
+        raise InvalidData(f"{name!r} cannot be a name on Windows; choose another, as in --name data-{name.rstrip('.')}")
 
 
 def save_table(table: Table, folder: Path, source: str, *, overwrite: bool = False) -> None:
