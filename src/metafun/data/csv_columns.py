@@ -85,7 +85,7 @@ def read_csv(path: Path) -> CsvColumns:
             raise InvalidData("it has no rows below the names of its columns")
         names = [name.strip() for name in lines[0]]
         if len(names) == 1 and re.search(r"[;\t|]", names[0]):
-            raise InvalidData(f"it has one column, '{names[0]}'; separate the entries by commas")
+            raise InvalidData(f"it has one column, '{names[0]}'; entries must be separated by commas")
         if len(set(names)) < len(names) or not all(names) or any(map(CONTROL.search, names)):
             raise InvalidData(f"its columns are called {', '.join(map(repr, names))}; each needs a different name")
         if all(map(_is_number, names)):
