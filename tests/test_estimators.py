@@ -17,7 +17,7 @@ import metafun.estimators.base
 from examples import TINY, TINY_EPISODES, clusters
 from metafun import MetaFunClassifier, MetaFunRegressor, Points, load_model
 from metafun.config import load_config
-from metafun.data.table_folder import save
+from metafun.data.table_folder import save_table
 from metafun.errors import InvalidCheckpoint, InvalidRun
 from metafun.estimators.trained import Trained
 from metafun.model.metafun import MetaFun
@@ -43,7 +43,7 @@ def regression(tmp_path_factory):
 @pytest.fixture(scope="module")
 def classification(tmp_path_factory):
     folder = tmp_path_factory.mktemp("estimators")
-    save(clusters(dx=FEATURES), folder, "a test")
+    save_table(clusters(dx=FEATURES), folder, "a test")
     settings = [*TINY_EPISODES, f"tasks.data={folder / 'clusters'}"]
     return trained(folder / "classes", "features", settings)
 

@@ -1,6 +1,5 @@
-"""Fetching against a real server that behaves, and one that misbehaves in every way it can."""
+"""Fetching from a real server that behaves well, or misbehaves in every way it can."""
 
-import fcntl
 import hashlib
 import io
 import json
@@ -12,6 +11,7 @@ import time
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import filelock
 import pytest
 
 import metafun.data.fetch
@@ -26,7 +26,7 @@ FOLDERS = ["miniImageNet/center", "tieredImageNet/multiview"]
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Serves `server.content`; `server.answers` is a list of ways to misbehave, one for each request."""
+    """Serves `server.content`; `server.answers` lists ways to misbehave, one per request."""
 
     def do_GET(self):
         server = self.server
@@ -116,6 +116,11 @@ def archive(pickles):
     return zipped(pickles | {"embeddings/README": b"x", "__MACOSX/" + next(iter(pickles)): b"x"})
 
 
+def content(folder) -> set[str]:
+    """The names in a folder, without lock files."""
+    return {name for name in os.listdir(folder) if not name.endswith(".lock")}
+
+
 def get(server, timeout=5.0, archive=LEO, **options):
     return list(fetch(archive, url=server.url, timeout=timeout, **options))
 
@@ -128,16 +133,16 @@ def test_a_good_server(server, downloads, tmp_path):
     assert {step.step for step in steps} >= {"download", "check", f"unpack {NAMES[0]}", f"import {NAMES[1]}"}
     digest = hashlib.sha256(server.content).hexdigest()
     assert json.loads((downloads / "hashes.json").read_text()) == {"leo": digest}
-    assert digest in steps[-1].note and "No hash of it is published" in steps[-1].note
-    assert sorted(os.listdir(downloads)) == ["embeddings.zip", "hashes.json"]
+    assert digest in steps[-1].note and "It has no published hash" in steps[-1].note
+    assert content(downloads) == {"embeddings.zip", "hashes.json"}
     assert get(server, only=NAMES) == [] and len(server.asked) == 1
 
 
-def test_only_what_is_asked_for(server):
+def test_only_the_requested_tables_are_stored(server):
     get(server, only=[NAMES[1]])
     assert NAMES[0] in missing() and NAMES[1] not in missing()
     get(server, only=[NAMES[0]])
-    assert len(server.asked) == 1, "the archive is there already"
+    assert len(server.asked) == 1, "the archive is not downloaded again"
     with pytest.raises(
         InvalidData, match=r"has no miniimagenet-multiview \(mini.*To download it again, remove .*embeddings.zip"
     ):
@@ -147,10 +152,10 @@ def test_only_what_is_asked_for(server):
 
 
 @pytest.mark.parametrize("way", ["truncate", "stall"])
-def test_a_broken_download_goes_on_where_it_stopped(server, downloads, way):
+def test_a_broken_download_resumes_where_it_stopped(server, downloads, way):
     server.answers = [way]
     half, whole = len(server.content) // 2, len(server.content)
-    with pytest.raises(InvalidData, match=f"broke after {half:,} of {whole:,} bytes .* the same command goes on"):
+    with pytest.raises(InvalidData, match=f"broke after {half:,} of {whole:,} bytes .* the same command resumes"):
         get(server, timeout=0.3)
     assert (downloads / "embeddings.zip.part").stat().st_size == half
     assert missing(NAMES) == NAMES
@@ -159,7 +164,7 @@ def test_a_broken_download_goes_on_where_it_stopped(server, downloads, way):
     check_is_example(open_table(NAMES[0]))
 
 
-def test_an_interrupted_download_goes_on(server, downloads):
+def test_an_interrupted_download_resumes(server, downloads):
     steps = fetch(LEO, url=server.url)
     next(steps)
     steps.close()
@@ -169,7 +174,7 @@ def test_an_interrupted_download_goes_on(server, downloads):
 
 
 @pytest.mark.parametrize(("way", "requests"), [("ignore Range", 2), ("wrong Content-Range", 3)])
-def test_a_server_that_cannot_go_on_starts_over(server, way, requests):
+def test_a_server_that_cannot_resume_starts_over(server, way, requests):
     server.answers = ["truncate", way]
     with pytest.raises(InvalidData, match="broke after"):
         get(server)
@@ -199,7 +204,7 @@ def test_a_part_of_another_mirror_is_not_used(server, downloads):
     assert server.asked[1] == (None, None)
 
 
-def test_a_complete_part_is_not_asked_for_again(server, downloads):
+def test_a_complete_part_is_not_requested_again(server, downloads):
     downloads.mkdir(parents=True)
     (downloads / "embeddings.zip.part").write_bytes(server.content)
     known = {"url": server.url, "etag": None, "total": len(server.content)}
@@ -211,15 +216,15 @@ def test_a_complete_part_is_not_asked_for_again(server, downloads):
 @pytest.mark.parametrize(
     ("way", "message"),
     [
-        ("404", "answered 404 Not Found; check the connection, name a mirror with --url, or give a file"),
+        ("404", "answered 404 Not Found; check the connection, name a mirror with --url, or give a local file"),
         ("503", "answered 503"),
         ("html", "answered with a web page, not with a zip file"),
         ("html as zip", "did not answer with a zip file .it begins with b'<h'"),
         ("hang", "no answer from .* .timed out"),
-        ("huge", "said to have 1,000,000,000,000,000 bytes"),
+        ("huge", "announces 1,000,000,000,000,000 bytes"),
     ],
 )
-def test_what_is_not_the_archive_is_refused_and_the_next_call_succeeds(server, downloads, way, message):
+def test_other_answers_are_refused_and_the_next_call_succeeds(server, downloads, way, message):
     server.answers = [way]
     began = time.monotonic()
     with pytest.raises(InvalidData, match=message):
@@ -230,25 +235,25 @@ def test_what_is_not_the_archive_is_refused_and_the_next_call_succeeds(server, d
     check_is_example(open_table(NAMES[0]))
 
 
-def test_a_length_that_is_not_said_is_found_out(server):
+def test_the_length_may_be_unknown(server):
     server.answers = ["no length"]
     get(server)
     check_is_example(open_table(NAMES[0]))
 
 
-def test_more_than_an_archive_can_be_is_refused(server, tmp_path):
+def test_an_endless_download_is_refused(server, tmp_path):
     server.answers = ["no length"]
-    with pytest.raises(InvalidData, match="sends more than 1,000 bytes"):
-        list(download(server.url, tmp_path / "x.zip", largest=1000))
+    with pytest.raises(InvalidData, match="sent more than 1,000 bytes"):
+        list(download(server.url, tmp_path / "x.zip", max_bytes=1000))
 
 
-def test_only_web_addresses():
+def test_only_web_addresses_are_accepted():
     for url in ("file:///etc/passwd", "ftp://host/x.zip", "x.zip"):
         with pytest.raises(InvalidData, match="is not an http or https address"):
             list(fetch(LEO, url=url))
 
 
-def test_nobody_there():
+def test_no_server():
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with pytest.raises(InvalidData, match=r"no answer from http.*refused"):
@@ -256,55 +261,54 @@ def test_nobody_there():
 
 
 def test_two_processes_do_not_write_one_file(server, tmp_path):
-    first = download(server.url, tmp_path / "x.zip", largest=2**20)
+    first = download(server.url, tmp_path / "x.zip", max_bytes=2**20)
     next(first)
     with pytest.raises(InvalidData, match="another process is downloading"):
-        list(download(server.url, tmp_path / "x.zip", largest=2**20))
+        list(download(server.url, tmp_path / "x.zip", max_bytes=2**20))
     first.close()
 
 
-def test_a_file_that_another_process_completes_meanwhile_is_left_alone(server, tmp_path, monkeypatch):
-    """Between opening the part and locking it: the part that was opened is then the file itself."""
-    target, flock = tmp_path / "x.zip", fcntl.flock
+def test_a_file_that_another_process_completed_meanwhile_is_kept(server, tmp_path, monkeypatch):
+    """The other process finishes just before this one gets the lock."""
+    target, lock = tmp_path / "x.zip", filelock.FileLock
 
-    def late(*arguments):
-        monkeypatch.setattr(fcntl, "flock", flock)
-        list(download(server.url, target, largest=2**20))
-        flock(*arguments)
+    def late(*arguments, **options):
+        monkeypatch.setattr(filelock, "FileLock", lock)
+        list(download(server.url, target, max_bytes=2**20))
+        return lock(*arguments, **options)
 
-    monkeypatch.setattr(fcntl, "flock", late)
-    assert list(download(server.url, target, largest=2**20)) == []
+    monkeypatch.setattr(filelock, "FileLock", late)
+    assert list(download(server.url, target, max_bytes=2**20)) == []
     assert target.read_bytes() == server.content and len(server.asked) == 1
 
-    def removed(*arguments):
-        (tmp_path / "y.zip.part").unlink()
-        flock(*arguments)
 
-    monkeypatch.setattr(fcntl, "flock", removed)
-    with pytest.raises(InvalidData, match="another process is downloading"):
-        list(download(server.url, tmp_path / "y.zip", largest=2**20))
+def test_the_part_is_closed_and_the_lock_held_when_the_file_gets_its_name(server, tmp_path, monkeypatch):
+    replace, target, opened = os.replace, tmp_path / "x.zip", []
 
-
-def test_the_lock_is_held_until_the_file_has_its_name(server, tmp_path, monkeypatch):
-    replace, target = os.replace, tmp_path / "x.zip"
+    def keep(path, *arguments):
+        opened.append(open(path, *arguments))  # noqa: SIM115
+        return opened[-1]
 
     def checked(old, new):
         if new == target:
-            with open(old, "rb") as part, pytest.raises(BlockingIOError):
-                fcntl.flock(part, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            assert [file.closed for file in opened if file.name == str(old)] == [True]
+            with pytest.raises(InvalidData, match="another process is downloading"):
+                list(download(server.url, target, max_bytes=2**20))
         replace(old, new)
 
+    monkeypatch.setattr("metafun.data.download.open", keep, raising=False)
     monkeypatch.setattr(os, "replace", checked)
-    list(download(server.url, target, largest=2**20))
-    assert target.read_bytes() == server.content and os.listdir(tmp_path).count("x.zip.part.json") == 0
+    list(download(server.url, target, max_bytes=2**20))
+    assert target.read_bytes() == server.content
+    assert not {"x.zip.part", "x.zip.part.json"} & content(tmp_path)
 
 
-def test_only_parsing_makes_a_file_refused(tmp_path, archive, monkeypatch):
+def test_our_own_errors_are_not_blamed_on_the_file(tmp_path, archive, monkeypatch):
     def broken(*arguments, **options):
         raise KeyError("a mistake of ours")
 
     (tmp_path / "mine.zip").write_bytes(archive)
-    monkeypatch.setattr(metafun.data.fetch, "save", broken)
+    monkeypatch.setattr(metafun.data.fetch, "save_table", broken)
     with pytest.raises(KeyError, match="a mistake of ours"):
         list(fetch(source=tmp_path / "mine.zip"))
 
@@ -317,7 +321,7 @@ def test_a_wrong_hash_is_refused(server, downloads):
     assert not (downloads / "hashes.json").exists()
 
 
-def test_the_first_hash_is_held_on_to(server, downloads, pickles):
+def test_later_downloads_must_have_the_first_hash(server, downloads, pickles):
     get(server, only=[NAMES[0]])
     (downloads / "embeddings.zip").unlink()
     good, server.content = server.content, zipped(pickles)
@@ -327,21 +331,20 @@ def test_the_first_hash_is_held_on_to(server, downloads, pickles):
     assert "published" not in get(server)[-1].note
     (downloads / "embeddings.zip").unlink()
     (downloads / "hashes.json").write_text("[]")
-    with pytest.raises(InvalidData, match=r"hashes.json does not hold hashes"):
+    with pytest.raises(InvalidData, match=r"hashes.json does not contain hashes"):
         get(server, only=["miniimagenet-multiview"])
 
 
-def test_a_damaged_archive_is_set_aside_and_its_hash_not_recorded(server, downloads):
+def test_a_damaged_archive_is_renamed_and_its_hash_not_recorded(server, downloads):
     good = server.content
     damaged = bytearray(good)
     damaged[200] ^= 1
-    for content in (bytes(damaged), good[:-100]):
-        server.content = content
+    for server.content in (bytes(damaged), good[:-100]):
         with pytest.raises(
-            InvalidData, match=r"embeddings.zip is refused: .* set aside as .*embeddings.zip.bad; fetch it again"
+            InvalidData, match=r"embeddings.zip is refused: .* renamed to .*embeddings.zip.bad; fetch it again"
         ):
             get(server)
-        assert sorted(os.listdir(downloads)) == ["embeddings.zip.bad"] and missing(NAMES) == NAMES
+        assert content(downloads) == {"embeddings.zip.bad"} and missing(NAMES) == NAMES
     server.content = good
     get(server)
     assert missing(NAMES) == []
@@ -359,7 +362,7 @@ def hostile(name: str, mode: int = 0) -> zipfile.ZipInfo:
         ("../miniImageNet/center/train_embeddings.pkl", b"x", "leads out of the archive"),
         ("/miniImageNet/center/train_embeddings.pkl", b"x", "leads out of the archive"),
         (hostile("miniImageNet/center/train_embeddings.pkl", stat.S_IFLNK | 0o777), b"/etc/passwd", "leads out"),
-        ("other/miniImageNet/center/train_embeddings.pkl", b"x", "is there twice"),
+        ("other/miniImageNet/center/train_embeddings.pkl", b"x", "occurs twice"),
         ("tieredImageNet/center/train_embeddings.pkl", bytes(2**22), "would unpack from"),
         ("tieredImageNet/center/train_embeddings.pkl", os.urandom(2**20), "would unpack to 1,0.* at most 1,000,000"),
     ],
@@ -373,7 +376,7 @@ def test_hostile_archives_are_refused(tmp_path, pickles, member, content, messag
     assert {p for p in tmp_path.rglob("*") if p.is_file()} == before
 
 
-def test_members_that_are_not_expected_are_not_unpacked(tmp_path, pickles):
+def test_unexpected_members_are_not_unpacked(tmp_path, pickles):
     path = tmp_path / "mixed.zip"
     path.write_bytes(
         zipped(pickles | {"../../escaped": b"x", "/tmp/escaped": b"x", "miniImageNet/center/run.py": b"x"})
@@ -383,7 +386,7 @@ def test_members_that_are_not_expected_are_not_unpacked(tmp_path, pickles):
     assert not [p for p in tmp_path.rglob("*") if p.name in ("escaped", "run.py")]
 
 
-def test_a_member_that_lies_about_its_size_is_refused(tmp_path, pickles):
+def test_a_member_with_a_false_size_is_refused(tmp_path, pickles):
     content = bytearray(zipped(pickles))
     for signature, offset in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):
         at = content.index(signature) + offset
@@ -394,7 +397,7 @@ def test_a_member_that_lies_about_its_size_is_refused(tmp_path, pickles):
     assert missing(NAMES) == NAMES
 
 
-def test_files_that_the_user_has(tmp_path, archive, pickles):
+def test_local_archives(tmp_path, archive, pickles):
     (tmp_path / "mine.zip").write_bytes(archive)
     list(fetch(source=tmp_path / "mine.zip", only=[NAMES[0]]))
     list(fetch(source=tmp_path / "unpacked"))
@@ -406,7 +409,7 @@ def test_files_that_the_user_has(tmp_path, archive, pickles):
         list(fetch(source=tmp_path / "nothing.zip"))
 
 
-def test_an_incomplete_table_is_no_table(tmp_path, pickles):
+def test_an_incomplete_table_is_not_stored(tmp_path, pickles):
     (tmp_path / "half.zip").write_bytes(zipped(dict(list(pickles.items())[1:])))
     list(fetch(source=tmp_path / "half.zip"))
     assert missing(NAMES) == [NAMES[0]]

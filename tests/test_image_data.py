@@ -1,4 +1,4 @@
-"""Images in folders and Omniglot's archives: every kind is read, and nothing that is damaged or hostile gets in."""
+"""Images in folders and Omniglot's archives: every kind is read, damaged and hostile files are refused."""
 
 import hashlib
 import io
@@ -19,10 +19,10 @@ from PIL import Image, ImageOps
 
 from metafun.data import images, omniglot
 from metafun.data.images import FORMATS, pixels, read_images
-from metafun.data.omniglot import Archive, omniglot_from_arrays, read_omniglot, vinyals_split
+from metafun.data.omniglot import OmniglotArchive, omniglot_from_arrays, read_omniglot, vinyals_split
 from metafun.data.readers import Division
 from metafun.data.table import SPLITS
-from metafun.data.table_folder import open_stored, save
+from metafun.data.table_folder import open_table_folder, save_table
 from metafun.errors import InvalidConfig, InvalidData
 
 SIDE = 8
@@ -40,7 +40,7 @@ def write(path, array, **options):
 
 
 def write_classes(folder, names="abc", each=2, channels=1):
-    """Every image is a different one."""
+    """All images differ."""
     for i, name in enumerate(names):
         for j in range(each):
             write(folder / name / f"{j}.png", picture(100 * i + j, channels=channels))
@@ -57,7 +57,7 @@ def chunk(kind, content):
 
 
 def png_header(width, height):
-    """A PNG that promises so many pixels and brings none."""
+    """A PNG that promises this many pixels but has none."""
     header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0))
     return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(bytes(100))) + chunk(b"IEND", b"")
 
@@ -82,13 +82,13 @@ def test_a_class_folder_becomes_a_class_and_an_image_a_row(tmp_path, colour):
     for i, name in enumerate("abc"):
         expected = np.stack([picture(100 * i + j, channels=channels).reshape(-1) for j in range(2)])
         np.testing.assert_array_equal(rows_of(table, name), expected)
-    save(table, tmp_path / "store", "a test")
-    assert open_stored(tmp_path / "store" / "mine").fingerprint == table.fingerprint
+    save_table(table, tmp_path / "store", "a test")
+    assert open_table_folder(tmp_path / "store" / "mine").fingerprint == table.fingerprint
 
 
-def test_images_are_squeezed_into_a_square_without_aliasing(tmp_path):
+def test_images_are_stretched_to_a_square_without_aliasing(tmp_path):
     stripes = np.zeros((40, 80), np.uint8)
-    stripes[:, ::2] = 255  # of which every tenth column alone would be white throughout
+    stripes[:, ::2] = 255  # every tenth column alone would be all white
     row = pixels(write(tmp_path / "a.png", stripes), SIDE, False)
     assert row.shape == (64,) and np.abs(row.reshape(SIDE, SIDE)[:, 1:-1].astype(int) - 127).max() <= 2
     halves = np.zeros((30, 60), np.uint8)
@@ -103,14 +103,14 @@ def test_small_images_are_enlarged(tmp_path):
 
 
 @pytest.mark.parametrize("side", [0, -3, 1025])
-def test_a_side_that_makes_no_sense_is_refused(tmp_path, side):
+def test_an_impossible_side_is_refused(tmp_path, side):
     with pytest.raises(InvalidConfig, match=r"side -?\d+ must be from 1 to 1,024"):
         pixels(write(tmp_path / "a.png", picture()), side, False)
 
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_every_format_is_read(tmp_path, kind):
-    path = tmp_path / "image"  # what counts is the content and not the name
+    path = tmp_path / "image"  # the content decides, not the name
     Image.fromarray(np.full((SIDE, SIDE), 100, np.uint8)).save(path, format=kind)
     assert np.abs(pixels(path, SIDE, False).astype(int) - 100).max() <= 1
 
@@ -143,8 +143,8 @@ def test_16_bits_become_8_and_are_not_clipped(tmp_path, suffix, colour):
     assert (row == (deep // 256)[..., None]).all()
 
 
-def test_numbers_of_unknown_range_are_refused(tmp_path):
-    check_refused(write(tmp_path / "f.tif", np.ones((2, 2), np.float32)), "floating point.*save it with 8 or 16 bits")
+def test_pixels_of_unknown_range_are_refused(tmp_path):
+    check_refused(write(tmp_path / "f.tif", np.ones((2, 2), np.float32)), "floating-point.*save it with 8 or 16 bits")
     check_refused(write(tmp_path / "i.tif", np.full((2, 2), 2**20, np.int32)), "more than 16 bits")
     eight = write(tmp_path / "e.tif", np.full((2, 2), 220, np.int32))
     assert (pixels(eight, 2, False) == 220).all()
@@ -152,8 +152,8 @@ def test_numbers_of_unknown_range_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
-def test_transparent_ground_is_white(tmp_path, mode):
-    """As a drawing program saves it: black ink, and black that does not show around it."""
+def test_transparent_areas_become_white(tmp_path, mode):
+    """As a drawing program saves it: black ink on transparent black."""
     image = Image.new("RGBA", (SIDE, SIDE), (0, 0, 0, 0))
     image.paste((0, 0, 0, 255), (0, 0, SIDE, 2))
     if mode == "P":
@@ -181,7 +181,7 @@ ORIENTATIONS = {
 
 
 @pytest.mark.parametrize("orientation", ORIENTATIONS)
-def test_cameras_that_were_held_otherwise(tmp_path, orientation):
+def test_images_are_turned_upright(tmp_path, orientation):
     exif = Image.Exif()
     exif[0x0112] = orientation
     expected = ORIENTATIONS[orientation](picture())
@@ -193,7 +193,7 @@ def test_cameras_that_were_held_otherwise(tmp_path, orientation):
 
 
 @pytest.mark.parametrize("colour", [False, True])
-def test_a_large_jpeg_is_the_same_as_a_large_png(tmp_path, colour):
+def test_a_large_jpeg_gives_the_same_row_as_a_png(tmp_path, colour):
     smooth = Image.fromarray(picture(height=12, width=16, channels=3)).resize((640, 480), Image.Resampling.BICUBIC)
     smooth.save(tmp_path / "a.png")
     smooth.save(tmp_path / "a.jpg", quality=98, subsampling=0)
@@ -201,7 +201,7 @@ def test_a_large_jpeg_is_the_same_as_a_large_png(tmp_path, colour):
     assert one.std() > 30 and np.abs(one - other).max() <= 4
 
 
-def test_of_a_large_jpeg_only_as_much_is_decoded_as_is_needed(tmp_path, monkeypatch):
+def test_a_large_jpeg_is_decoded_at_a_reduced_size(tmp_path, monkeypatch):
     sizes, real = [], ImageOps.exif_transpose
     monkeypatch.setattr(ImageOps, "exif_transpose", lambda image: sizes.append(image.size) or real(image))
     path = write(tmp_path / "a.jpg", picture(height=480, width=640))
@@ -210,19 +210,19 @@ def test_of_a_large_jpeg_only_as_much_is_decoded_as_is_needed(tmp_path, monkeypa
     assert sizes == [(80, 60), (160, 120), (640, 480)]
 
 
-def test_of_a_moving_image_the_first_picture_is_taken(tmp_path):
+def test_the_first_frame_of_an_animation_is_read(tmp_path):
     first, second = (Image.new("L", (SIDE, SIDE), grey) for grey in (50, 150))
     for name, options in {"a.gif": {}, "a.webp": {"lossless": True}, "a.tif": {}, "a.png": {}}.items():
         first.save(tmp_path / name, save_all=True, append_images=[second], **options)
         assert (pixels(tmp_path / name, SIDE, False) == 50).all()
-    first.save(tmp_path / "a.jpg", format="MPO", save_all=True, append_images=[second])  # as telephones write them
+    first.save(tmp_path / "a.jpg", format="MPO", save_all=True, append_images=[second])  # as phones write them
     assert np.abs(pixels(tmp_path / "a.jpg", SIDE, False).astype(int) - 50).max() <= 1
 
 
 # Files that are damaged or hostile
 
 
-def test_damaged_files_are_told_in_a_line(tmp_path):
+def test_damaged_files_are_refused_in_one_line(tmp_path):
     whole = write(tmp_path / "a.png", picture(height=64, width=64)).read_bytes()
     path = tmp_path / "b.png"
     for damaged in (whole[: len(whole) // 2], whole[:-100], whole[:20]):
@@ -240,7 +240,7 @@ def test_damaged_files_are_told_in_a_line(tmp_path):
     ("error", "reason"),
     [(MemoryError(), "does not fit into memory"), (EOFError(), "EOFError"), (ValueError("odd\n\x1b[2J."), "odd??[2J")],
 )
-def test_whatever_fails_in_decoding_is_told_in_a_line(tmp_path, monkeypatch, error, reason):
+def test_every_decoding_error_becomes_one_line(tmp_path, monkeypatch, error, reason):
     def fail(_):
         raise error
 
@@ -249,8 +249,8 @@ def test_whatever_fails_in_decoding_is_told_in_a_line(tmp_path, monkeypatch, err
     check_refused(path, f"^{re.escape(f'{path}: {reason}')}$")
 
 
-def test_bytes_at_random_in_images_give_a_row_or_a_line(tmp_path):
-    """Whatever happens to a file, nothing but the one error comes out."""
+def test_random_damage_gives_a_row_or_one_line(tmp_path):
+    """No damage raises anything but InvalidData."""
     rng, refused = np.random.default_rng(0), 0
     for kind in FORMATS:
         buffer = io.BytesIO()
@@ -268,15 +268,15 @@ def test_bytes_at_random_in_images_give_a_row_or_a_line(tmp_path):
 
 @pytest.mark.parametrize("side", [9_000, 12_000, 20_000])
 @pytest.mark.parametrize("limit", [Image.MAX_IMAGE_PIXELS, None])
-def test_bombs_are_refused_before_they_are_unpacked(tmp_path, monkeypatch, side, limit):
-    """Below Pillow's warning, at its warning and at its error; and where the program around has lifted its limits."""
+def test_decompression_bombs_are_refused(tmp_path, monkeypatch, side, limit):
+    """Below Pillow's warning, at its warning and at its error; with its limits and without them."""
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
     (tmp_path / "a.png").write_bytes(png_header(side, side))
     check_refused(tmp_path / "a.png", r"pixels; at most 67,108,864 are read|decompression bomb")
     assert limit == Image.MAX_IMAGE_PIXELS
 
 
-def test_a_lower_limit_of_the_program_around_is_kept(tmp_path, monkeypatch):
+def test_a_lower_limit_of_pillow_is_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 50)
     check_refused(write(tmp_path / "a.png", picture()), "exceeds limit of 50 pixels, could be decompression bomb")
 
@@ -288,7 +288,7 @@ def test_huge_files_are_not_opened(tmp_path, monkeypatch):
 
 
 def test_no_program_is_started_for_an_image(tmp_path):
-    """Pillow would hand PostScript to Ghostscript."""
+    """Pillow would run Ghostscript on PostScript."""
     (tmp_path / "a.png").write_bytes(
         b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n%%EOF\n"
     )
@@ -297,14 +297,14 @@ def test_no_program_is_started_for_an_image(tmp_path):
     check_refused(tmp_path / "a.png", "not an image, or not one of")
 
 
-def test_what_is_no_file_is_not_opened(tmp_path):
+def test_only_regular_files_are_opened(tmp_path):
     os.mkfifo(tmp_path / "pipe.png")
     for path in (tmp_path / "pipe.png", tmp_path / "nothing.png"):
-        check_refused(path, "not there, or not a file")
-    check_refused(tmp_path, "a folder in that of a class")
+        check_refused(path, "missing, or not a file")
+    check_refused(tmp_path, "a folder inside a class folder")
 
 
-def test_a_file_that_may_not_be_read_is_told_in_a_line(tmp_path, monkeypatch):
+def test_an_unreadable_file_gives_one_line(tmp_path, monkeypatch):
     path = write(tmp_path / "a.png", picture())
 
     def forbidden(*_):
@@ -330,7 +330,7 @@ def test_odd_metadata_do_not_warn(tmp_path):
 # Folders
 
 
-def test_what_cannot_be_read_is_left_out_and_told(tmp_path):
+def test_unreadable_files_are_skipped_and_reported(tmp_path):
     folder = write_classes(tmp_path / "in", "abcd")
     expected, _ = read_images(folder, "mine", side=SIDE)
     (folder / "a" / "notes.txt").write_text("a text")
@@ -344,12 +344,14 @@ def test_what_cannot_be_read_is_left_out_and_told(tmp_path):
     (folder / "README").write_text("a text")
     table, problems = read_images(folder, "mine", side=SIDE)
     assert table.fingerprint == expected.fingerprint
-    paths, reasons = zip(*(problem.split(": ", 1) for problem in problems), strict=True)
-    told = {str(Path(path).relative_to(folder)): reason for path, reason in zip(paths, reasons, strict=True)}
-    assert list(told) == ["README", "a/0b.png", "a/notes.txt", "b/bad?[2J?.png", "b/huge.png", "c/deeper", "empty"]
-    assert "bomb" in told["b/huge.png"]
-    assert told["README"] == "not in the folder of a class" and "not looked into" in told["c/deeper"]
-    assert told["empty"] == "no image that can be read; the class is left out"
+    reasons = {
+        Path(path).relative_to(folder).as_posix(): reason
+        for path, reason in (problem.split(": ", 1) for problem in problems)
+    }
+    assert list(reasons) == ["README", "a/0b.png", "a/notes.txt", "b/bad?[2J?.png", "b/huge.png", "c/deeper", "empty"]
+    assert "bomb" in reasons["b/huge.png"]
+    assert reasons["README"] == "not in a class folder" and "it is skipped" in reasons["c/deeper"]
+    assert reasons["empty"] == "no readable image; the class is skipped"
 
 
 def test_folders_of_splits(tmp_path):
@@ -358,10 +360,10 @@ def test_folders_of_splits(tmp_path):
     (tmp_path / "val" / "loose.png").write_bytes(b"")
     table, problems = read_images(tmp_path, "mine", side=SIDE)
     assert {rows.name: rows.split for rows in table.classes} == {"a": "train", "b": "train", "c": "val", "d": "test"}
-    assert problems == [f"{tmp_path / 'val' / 'loose.png'}: not in the folder of a class"]
+    assert problems == [f"{tmp_path / 'val' / 'loose.png'}: not in a class folder"]
 
 
-def test_a_class_may_be_called_like_a_split(tmp_path):
+def test_a_class_may_have_the_name_of_a_split(tmp_path):
     table, _ = read_images(write_classes(tmp_path, ["train", "test", "car"]), "mine", side=SIDE)
     assert {rows.name for rows in table.classes} == {"train", "test", "car"}
 
@@ -422,7 +424,7 @@ def test_links_that_lead_out_are_not_followed(tmp_path):
     assert [problem.split(": ")[0] for problem in problems] == [
         str(folder / path) for path in ("d", "a/gone.png", "a/link.png")
     ]
-    assert all(problem.endswith(f"a link that leads out of {folder}; it is not followed") for problem in problems)
+    assert all(problem.endswith(f"a link that leads out of {folder}; it is skipped") for problem in problems)
 
 
 def test_links_within_the_folder_are_followed(tmp_path):
@@ -436,13 +438,13 @@ def test_links_within_the_folder_are_followed(tmp_path):
     np.testing.assert_array_equal(rows_of(table, "a")[2], picture(100).reshape(-1))
     assert len(table.classes) == 3
     assert [problem.split(": ")[1] for problem in problems] == [
-        "a link to a folder; it is not followed",
-        "not there, or not a file",
-        "a folder in that of a class; it is not looked into",
+        "a link to a folder; it is skipped",
+        "missing, or not a file",
+        "a folder inside a class folder; it is skipped",
     ]
 
 
-def test_a_folder_that_may_not_be_read_is_told_in_a_line(tmp_path, monkeypatch):
+def test_an_unreadable_folder_gives_one_line(tmp_path, monkeypatch):
     folder, real = write_classes(tmp_path, "abcd"), Path.iterdir
 
     def iterdir(path):
@@ -455,8 +457,8 @@ def test_a_folder_that_may_not_be_read_is_told_in_a_line(tmp_path, monkeypatch):
     assert problems[0] == f"{folder / 'd'}: Permission denied"
 
 
-def test_more_images_than_fit_are_refused_before_they_are_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(images, "LARGEST", 6 * 64)
+def test_too_many_images_are_refused_before_they_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(images, "MAX_BYTES", 6 * 64)
     folder = write_classes(tmp_path)
     assert len(read_images(folder, "mine", side=SIDE)[0].features) == 6
     with pytest.raises(InvalidData, match="6 images of 8 × 8 pixels are too many; choose a smaller side"):
@@ -471,7 +473,7 @@ VALIDATION = {"Armenian": 41, "Bengali": 46, "Early_Aramaic": 22, "Hebrew": 22, 
 
 
 def class_names():
-    """As many as there are, of the alphabets for validation and made-up ones."""
+    """As many as in Omniglot: the alphabets for validation, and invented ones."""
     names = [f"images_background/{alphabet}/character{i:02}" for alphabet, n in VALIDATION.items() for i in range(n)]
     names += [f"images_background/Made_{chr(65 + i // 99)}/character{i % 99:02}" for i in range(964 - len(names))]
     return names + [f"images_evaluation/Hebrew_{chr(65 + i // 99)}/character{i % 99:02}" for i in range(659)]
@@ -500,7 +502,7 @@ def zipped(files):
 
 @pytest.fixture(scope="module")
 def members():
-    """The members of either archive: a drawing of each class, a second one of the last, and what zip programs add."""
+    """The members of both archives: a drawing per class, a second of the last class, and what zip programs add."""
     content = png(drawing())
     files = {stem: {f"{stem}/": b""} for stem in COUNTS}
     files["images_evaluation"][f"{class_names()[-1]}/0001_02.png"] = png(Image.new("1", (105, 105), 0))
@@ -518,12 +520,12 @@ def archives(members):
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """Writes the archives and makes them the expected ones."""
+    """Writes archives and registers their hashes as the expected ones."""
 
     def write(contents):
         for stem, content in contents.items():
             md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
-            monkeypatch.setitem(omniglot.ARCHIVES, stem, Archive(md5, DRAWINGS[stem]))
+            monkeypatch.setitem(omniglot.ARCHIVES, stem, OmniglotArchive(md5, DRAWINGS[stem]))
             (tmp_path / f"{stem}.zip").write_bytes(content)
         return tmp_path
 
@@ -532,8 +534,8 @@ def place(tmp_path, monkeypatch):
 
 def test_the_published_archives():
     background, evaluation = (omniglot.ARCHIVES[stem] for stem in COUNTS)
-    assert background == Archive("68d2efa1b9178cc56df9314c21c6e718", 20 * COUNTS["images_background"])
-    assert evaluation == Archive("6b91aef0f799c5bb55b94e3f2daec811", 20 * COUNTS["images_evaluation"])
+    assert background == OmniglotArchive("68d2efa1b9178cc56df9314c21c6e718", 20 * COUNTS["images_background"])
+    assert evaluation == OmniglotArchive("6b91aef0f799c5bb55b94e3f2daec811", 20 * COUNTS["images_evaluation"])
 
 
 def test_omniglot_is_read_from_its_archives(place, archives):
@@ -543,12 +545,12 @@ def test_omniglot_is_read_from_its_archives(place, archives):
     assert table.features.shape == (1624, 784) and table.features.dtype == np.uint8
     assert sorted(rows.name for rows in table.classes) == sorted(class_names())
     assert [len(table.split(split)) for split in SPLITS] == [1028, 172, 423]
-    first, second = rows_of(table, class_names()[-1])  # by name, whatever their order in the archive
+    first, second = rows_of(table, class_names()[-1])  # sorted by name, not in the order of the archive
     assert (second == 255).all() and not (first == 255).all()
     assert sorted(path.name for path in folder.iterdir()) == ["images_background.zip", "images_evaluation.zip"]
 
 
-def test_ink_is_high_and_counted_by_area(place, archives):
+def test_ink_is_bright_and_averaged_by_area(place, archives):
     image = read_omniglot(place(archives)).features[0].reshape(28, 28)
     assert (
         image.max() == 255
@@ -587,7 +589,7 @@ def test_unpacked_folders_give_the_same_table(tmp_path, place, archives, monkeyp
         read_omniglot(folder / "nothing")
 
 
-def test_another_archive_is_refused_with_the_remedy(place, archives):
+def test_an_unknown_archive_is_refused_with_the_remedy(place, archives):
     folder = place(archives)
     path = folder / "images_background.zip"
     url = "https://github.com/brendenlake/omniglot/raw/master/python/images_background.zip"
@@ -597,7 +599,7 @@ def test_another_archive_is_refused_with_the_remedy(place, archives):
         read_omniglot(folder)
     assert str(error.value).endswith(url)
     path.write_bytes(b"\n<!DOCTYPE html>" + bytes(2985))
-    with pytest.raises(InvalidData, match=r"\(3,001 bytes\) has MD5 .*it is a web page and not the archive: download"):
+    with pytest.raises(InvalidData, match=r"\(3,001 bytes\) has MD5 .*it is a web page, not the archive: download"):
         read_omniglot(folder)
 
 
@@ -637,23 +639,23 @@ def test_hostile_members_are_refused(place, archives, members, changes, message)
     assert len(list(folder.iterdir())) == 2 and not (folder.parent / STEM).exists()
 
 
-def test_members_that_are_too_large_together_are_refused(place, archives, monkeypatch):
-    monkeypatch.setattr(omniglot, "LARGEST", 964 * len(png(drawing())) - 1)
+def test_members_with_too_large_a_sum_are_refused(place, archives, monkeypatch):
+    monkeypatch.setattr(omniglot, "MAX_BYTES", 964 * len(png(drawing())) - 1)
     with pytest.raises(InvalidData, match=r"it would unpack to [\d,]+ bytes; the archive has at most [\d,]+"):
         read_omniglot(place(archives))
 
 
-def test_a_member_that_is_there_twice_is_refused(place, archives, members):
+def test_a_repeated_member_is_refused(place, archives, members):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         buffer = io.BytesIO(archives[STEM])
         with zipfile.ZipFile(buffer, "a") as archive:
             archive.writestr(FIRST, png(drawing()))
-    with pytest.raises(InvalidData, match=r"0001_01.png' is there twice"):
+    with pytest.raises(InvalidData, match=r"0001_01.png' occurs twice"):
         read_omniglot(place(archives | {STEM: buffer.getvalue()}))
 
 
-def test_a_declared_size_that_is_a_lie_takes_no_memory(place, archives, members):
+def test_a_false_size_takes_no_memory(place, archives, members):
     files = {FIRST: bytes(200_000_000)} | {name: c for name, c in members[STEM].items() if name != FIRST}
     content = bytearray(zipped(files))
     for signature, at in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):
@@ -668,7 +670,7 @@ def test_a_declared_size_that_is_a_lie_takes_no_memory(place, archives, members)
     tracemalloc.stop()
 
 
-def test_what_has_the_md5_and_is_no_zip_is_refused(place, archives):
+def test_a_file_with_the_md5_must_still_be_a_zip_file(place, archives):
     for content in (b"PK", b"", archives[STEM][:-100]):
         with pytest.raises(InvalidData, match=r"images_background\.zip is refused: .*; expected the archive of https"):
             read_omniglot(place(archives | {STEM: content}))
@@ -687,7 +689,7 @@ def test_the_split_is_by_order_and_alphabet():
     assert vinyals_split(names * 2) == vinyals_split(names) * 2
 
 
-def test_the_split_is_one_of_all_classes():
+def test_the_split_needs_all_classes():
     names = class_names()
     for few in (names[:-1], [*names, "images_background/Zulu/character01"], []):
         with pytest.raises(InvalidData, match=r"[\d,]+ classes of the 1,623 of Omniglot"):
@@ -726,9 +728,9 @@ def test_omniglot_from_arrays():
         (lambda i, y, c: (i.reshape(3, -1), y, c), r"but are uint8 \[3, 784\]"),
         (lambda i, y, c: (i[:, 1:], y, c), r"but are uint8 \[3, 27, 28\]"),
         (lambda i, y, c: (i[:0], y[:0], c), r"not empty, but are uint8 \[0, 28, 28\]"),
-        (lambda i, y, c: (i, y[:2], c), r"labels must be whole numbers \[3\], one an image, but are int64 \[2\]"),
+        (lambda i, y, c: (i, y[:2], c), r"labels must be whole numbers \[3\], one per image, but are int64 \[2\]"),
         (lambda i, y, c: (i, y.astype(float), c), r"but are float64 \[3\]"),
-        (lambda i, y, c: (i, y - 1601, c), r"labels are from -1 to 1; they count the 1,623 classes from 0"),
+        (lambda i, y, c: (i, y - 1601, c), r"labels are from -1 to 1; expected 0 to 1622"),
         (lambda i, y, c: (i, y + 21, c), r"labels are from 1621 to 1623"),
         (lambda i, y, c: (i, y, c[:1622]), r"1,622 classes of the 1,623"),
         (lambda i, y, c: (i, y, c.reshape(1, -1)), r"classes of shape \[1, 1623\]"),
@@ -757,7 +759,7 @@ def test_the_split_is_the_published_one():
 
 
 def test_the_real_drawings_as_arrays(place, archives, members):
-    """Their grey levels are those that the archives' reader gives: shares of the area, not ringing."""
+    """They have the grey levels of our reader of the archives, which averages areas and adds no ringing."""
     with np.load(published("omniglot_28x28.npz")) as content:
         pictures, labels, names = (content[key] for key in ("images", "labels", "classes"))
     table = omniglot_from_arrays(pictures, labels, names)

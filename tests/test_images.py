@@ -16,7 +16,7 @@ from metafun.config import parse_config, resolve
 from metafun.config.baselines import PrototypesConfig
 from metafun.data import Table
 from metafun.data.csv_columns import read_csv
-from metafun.data.table_folder import save
+from metafun.data.table_folder import save_table
 from metafun.embeddings.base import Embedded
 from metafun.embeddings.convolutional import ConvNet
 from metafun.errors import InvalidConfig, InvalidData
@@ -66,7 +66,7 @@ SMALL = [
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("images")
-    save(drawings(), folder, "a test")
+    save_table(drawings(), folder, "a test")
     return folder
 
 
@@ -170,7 +170,7 @@ def test_an_embedding_without_images_or_images_without_an_embedding(folder, tmp_
         load_config("omniglot-5way-1shot", ["embedding.groups=3"])
     labels = np.repeat(["a", "b", "c", "d"], 18).tolist()
     plain = Table.of("plain", drawings().features, labels, ["train"] * 36 + ["val"] * 36)
-    save(plain, tmp_path, "a test")
+    save_table(plain, tmp_path, "a test")
     with pytest.raises(InvalidData, match="are not images; import a folder of images"):
         resolve(
             load_config("omniglot-5way-1shot", [f"tasks.data={tmp_path / 'plain'}", "tasks.ways=2", "tasks.queries=2"])
@@ -187,7 +187,7 @@ def test_a_folder_of_images_becomes_a_classifier_in_three_commands(tmp_path, mon
         for i in range(rows.count):
             path = tmp_path / "birds" / rows.name / f"{i}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(table.features[rows.start + i].reshape(SIDE, SIDE)).save(path)
+            Image.fromarray(table.features[rows.start + i].reshape(SIDE, SIDE)).save_table(path)
     (tmp_path / "birds" / "c00" / "notes.txt").write_text("not an image", "utf-8")
 
     done = metafun("data", "import-images", "birds", "--side", SIDE, "--split", "1,1,1")

@@ -1,4 +1,4 @@
-"""Pickles from outside: plain data comes through, anything else is refused and nothing is executed."""
+"""Untrusted pickles: plain data is read, anything else is refused and nothing is executed."""
 
 import os
 import pickle
@@ -9,7 +9,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from metafun.data.parts import text
+from metafun.data.checks import to_names
 from metafun.data.pickles import read_pickle
 from metafun.errors import InvalidData
 
@@ -32,7 +32,7 @@ def write(path, content: bytes):
 
 
 @pytest.mark.parametrize("protocol", range(6))
-def test_plain_data_comes_through(tmp_path, protocol):
+def test_plain_data_is_read(tmp_path, protocol):
     read = read_pickle(write(tmp_path / "data.pkl", pickle.dumps(CONTENT, protocol)))
     assert set(read) == set(CONTENT) and read["plain"] == CONTENT["plain"]
     for name in set(CONTENT) - {"plain"}:
@@ -94,20 +94,20 @@ RECONSTRUCT = b"cnumpy._core.multiarray\n_reconstruct\n"
         b"<html>404</html>",
         pickle.dumps(CONTENT)[:-50],
         b"\x80\x04\x8c\x08builtins\x8c\x0bobject.eval\x93.",
-        b"cnumpy\nndarray\n(I99999999999\ntR.",  # calling the class
+        b"cnumpy\nndarray\n(I99999999999\ntR.",  # calls the class
         RECONSTRUCT + b"(cnumpy\nndarray\n(I0\ntS'b'\ntR.",  # an array without content
-        RECONSTRUCT + b"}S'__call__'\nS'x'\nsb.",  # giving a stand-in a state
+        RECONSTRUCT + b"}S'__call__'\nS'x'\nsb.",  # sets the state of a stand-in
         RECONSTRUCT + b"(N}S'__call__'\nS'x'\nstb.",  # the same through slots
         b"P1\n.",  # a persistent id
         b"\x82\x01.",  # the extension registry
         b"cnumpy._core.multiarray\nscalar\n(cnumpy\ndtype\n(S'O8'\nI0\nI1\ntRS'aaaaaaaa'\ntR.",  # a forged pointer
         b"c_codecs\nencode\n(S'a'\nS'rot13'\ntR.",
-        b"c__builtin__\nbytes\n(I99999999999\ntR.",  # more memory than the file brings
-        b"]r\xff\xff\xff\x07.",  # a place in the memo far beyond the file
+        b"c__builtin__\nbytes\n(I99999999999\ntR.",  # more memory than the file has
+        b"]r\xff\xff\xff\x07.",  # a memo index far beyond the file
         b"]p134217727\n.",
         b"\x80\x04\x95\x00\x00\x00\x00\x01\x00\x00\x00].",  # a frame of 4 GiB
-        b"\x80\x05\x96\x00\x00\x00\x00\x01\x00\x00\x00.",  # so many raw bytes
-        b"\x80\x02X\xff\xff\xff\x7fabc.",  # and so much text
+        b"\x80\x05\x96\x00\x00\x00\x00\x01\x00\x00\x00.",  # 4 GiB of raw bytes
+        b"\x80\x02X\xff\xff\xff\x7fabc.",  # 2 GiB of text
         b"\x80\x02cnumpy._core.multiarray\nscalar\n\x8a\x00\x86R.",
     ],
 )
@@ -119,8 +119,8 @@ def test_forged_and_damaged_pickles_are_refused(tmp_path, content):
     tracemalloc.stop()
 
 
-def test_an_array_takes_no_more_than_its_file_brings(tmp_path):
-    """A number as the content of an array; and one text that becomes the content of many."""
+def test_an_array_takes_no_more_memory_than_its_file(tmp_path):
+    """A number as the content of an array; and one text used as the content of many."""
     dtype = b"cnumpy\ndtype\n(S'u1'\nI0\nI1\ntR(I3\nS'|'\nNNNI-1\nI-1\nI0\ntb"
     number = RECONSTRUCT + b"(cnumpy\nndarray\n(I0\ntS'b'\ntR(I1\n(I268435456\nt" + dtype + b"I00\nI268435456\ntb."
     with pytest.raises(InvalidData, match="the content of an array is a int"):
@@ -137,7 +137,7 @@ def test_text_of_protocol_0_may_be_raw_bytes(tmp_path):
     assert read_pickle(write(tmp_path / "old.pkl", b"S'\\xff\xfe\\n'\np0\n.")) == "\xff\xfe\n"
 
 
-def test_what_a_pickle_asks_for_is_told_without_control_characters(tmp_path):
+def test_the_refused_import_is_printed_without_control_characters(tmp_path):
     with pytest.raises(InvalidData, match=r"it asks for os\.\?\[2J"):
         read_pickle(write(tmp_path / "escape.pkl", b"cos\n\x1b[2J\n."))
 
@@ -155,7 +155,7 @@ def test_nesting_does_not_explode(tmp_path):
     began = time.monotonic()
     content = read_pickle(write(tmp_path / "laughs.pkl", pickle.dumps(nested)))
     with pytest.raises(InvalidData, match="labels must be text or whole numbers, not list"):
-        text(content, tmp_path / "laughs.pkl", "labels")
+        to_names(content, tmp_path / "laughs.pkl", "labels")
     assert time.monotonic() - began < 5
 
 

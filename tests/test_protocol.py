@@ -12,7 +12,7 @@ from examples import TINY_EPISODES, clusters
 from metafun import protocol
 from metafun.cli import app
 from metafun.config import load_config
-from metafun.data.table_folder import save
+from metafun.data.table_folder import save_table
 from metafun.errors import InvalidConfig, InvalidData
 from metafun.training.evaluation import evaluate, summarise
 from metafun.training.run import Run
@@ -36,8 +36,8 @@ def fails(*arguments) -> str:
 @pytest.fixture(autouse=True)
 def data(tmp_path, monkeypatch):
     monkeypatch.setenv("METAFUN_DATA", str(tmp_path / "data"))
-    save(clusters(), tmp_path / "data", "a test")
-    save(clusters(classes=(3, 3, 5), spread=0.05, name="other"), tmp_path / "data", "a test")
+    save_table(clusters(), tmp_path / "data", "a test")
+    save_table(clusters(classes=(3, 3, 5), spread=0.05, name="other"), tmp_path / "data", "a test")
     return tmp_path / "data"
 
 
@@ -92,7 +92,7 @@ def test_a_run_holds_on_to_its_data(tmp_path, data):
     run = Run.create(tmp_path / "run", tiny("training.steps=10"))
     assert run.config.tasks.features == 12 and len(run.config.tasks.fingerprint) == 64
     list(run.train())
-    save(clusters(spread=0.2), data, "a test", overwrite=True)
+    save_table(clusters(spread=0.2), data, "a test", overwrite=True)
     assert "are not what they were when this run began" in fails("evaluate", tmp_path / "run")
     with pytest.raises(InvalidData, match="are not what they were"):
         list(run.train())

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from examples import TINY_EPISODES, clusters, quick
 from metafun.cli import app
 from metafun.config import load_config, load_space
-from metafun.data.table_folder import save
+from metafun.data.table_folder import save_table
 from metafun.errors import InvalidConfig, InvalidSearch
 from metafun.training.run import Run
 from metafun.training.search import best, finished, forget, open_study, running, winner, work
@@ -40,7 +40,7 @@ also = ["model.initial.dropout"]
 @pytest.fixture(autouse=True)
 def data(tmp_path, monkeypatch):
     monkeypatch.setenv("METAFUN_DATA", str(tmp_path / "data"))
-    save(clusters(), tmp_path / "data", "a test")
+    save_table(clusters(), tmp_path / "data", "a test")
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from examples import TINY_EPISODES, clusters
 from metafun import load_model
 from metafun.cli import app
 from metafun.config import load_config, resolve
-from metafun.data.table_folder import save
+from metafun.data.table_folder import save_table
 from metafun.errors import Diverged, InvalidConfig
 from metafun.training.protocol import choose, final_config
 from metafun.training.run import Run
@@ -33,7 +33,7 @@ DIVERGE = {"training.learning_rate": [1e-6, 1e-2, 1e30], "model.l2": [1e-9, 1e-9
 @pytest.fixture(autouse=True)
 def data(tmp_path, monkeypatch):
     monkeypatch.setenv("METAFUN_DATA", str(tmp_path / "data"))
-    save(clusters(), tmp_path / "data", "a test")
+    save_table(clusters(), tmp_path / "data", "a test")
 
 
 def tiny(vary=None, *settings):

@@ -46,7 +46,7 @@ def locked(folder: Path, doing: str = "training", *, wait: bool = False) -> Iter
 
     Args:
         folder: an existing folder; the lock is the file `.lock` in it.
-        doing: what this process does there, for the message that another process gets.
+        doing: what a process does there, for the message of `Busy`.
         wait: wait for the other process instead of raising `Busy`.
     """
     lock = filelock.FileLock(folder / LOCK, timeout=-1 if wait else 0)

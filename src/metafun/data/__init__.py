@@ -1,6 +1,6 @@
-"""Tables of features: what classification tasks are drawn from, and where they come from."""
+"""Tables of features, from which classification tasks are drawn: reading, storing, finding and downloading them."""
 
-from .catalog import open_table
+from .catalog import absolute, is_path, open_table
 from .table import SPLITS, Table
 
-__all__ = ["SPLITS", "Table", "open_table"]
+__all__ = ["SPLITS", "Table", "absolute", "is_path", "open_table"]

@@ -1,24 +1,43 @@
-"""Tables by name: NAME/{features.npy,table.json} or NAME.npz, in the folders of $METAFUN_DATA and in the cache."""
+"""Tables by name: NAME/{features.npy,table.json} or NAME.npz, in the folders of $METAFUN_DATA or the user's cache."""
 
 import dataclasses
 import os
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
+from typing import Any
 
 import numpy as np
+import platformdirs
 
 from ..errors import InvalidData, suggest
 from .arrays import npz_headers, read_npz
-from .readers import FEATURES, LEO_TABLES, Division, existing, read
-from .table import SPLITS, Table, fingerprint
-from .table_folder import check_name, is_name, open_stored, recover, save
+from .readers import FEATURES, LEO_TABLES, Division, existing, read_features
+from .table import Table, fingerprint
+from .table_folder import (
+    check_table_name,
+    finish_interrupted_save,
+    is_table_name,
+    is_writable,
+    open_table_folder,
+    read_description,
+    save_table,
+)
 
 BUILT_IN = "glyphs"
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A table that can be opened by its name, as far as a glance shows; `problem` says why it cannot after all."""
+class CatalogEntry:
+    """A table that has a name, and its header; its rows are not read.
+
+    Args:
+        name: the name to open it by.
+        path: its folder or .npz file; None for the built-in table.
+        shape: rows and columns, or None if unknown.
+        dtype: the dtype of the rows, or None if unknown.
+        classes: the number of classes in each split, or None if unknown.
+        problem: why it cannot be opened.
+    """
 
     name: str
     path: Path | None
@@ -28,27 +47,44 @@ class Entry:
     problem: str | None = None
 
 
-def cache() -> Path:
-    """The user's own folder, which is looked in last."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "metafun" / "data"
+def is_path(name_or_path: str) -> bool:
+    """Whether a string is a path and not the name of a table: it has a separator or a drive, or ends in .npz.
+
+    Separators and drives of Windows count on every system, since a name cannot contain them.
+    """
+    return (
+        any(separator in name_or_path for separator in "/\\")
+        or name_or_path.endswith(".npz")
+        or bool(PureWindowsPath(name_or_path).drive)
+    )
 
 
-def folders() -> list[Path]:
-    """Where tables are looked for, in this order."""
+def absolute(name_or_path: str) -> str:
+    """A path that is valid from any working directory; a name is not changed."""
+    return str(_expand_user(name_or_path).resolve()) if is_path(name_or_path) else name_or_path
+
+
+def cache_folder() -> Path:
+    """The user's folder of tables, which is searched last."""
+    return platformdirs.user_cache_path("metafun", appauthor=False) / "data"
+
+
+def data_folders() -> list[Path]:
+    """The folders in which tables are searched, in this order."""
     named = os.environ.get("METAFUN_DATA", "").split(os.pathsep)
-    return [*(_expanded(folder) for folder in named if folder), cache()]
+    return [*(_expand_user(folder) for folder in named if folder), cache_folder()]
 
 
 def destination(name: str) -> Path:
-    """The folder that a new table `name` goes into; refuses a name that another folder would answer to first."""
-    check_name(name)
-    folder = next(filter(_writable, (folders()[0], cache())), None)
+    """The folder for a new table `name`; InvalidData if another table of this name would be found first."""
+    check_table_name(name)
+    searched = data_folders()
+    folder = next(filter(_can_be_written, (searched[0], cache_folder())), None)
     if folder is None:
-        tried = " and ".join(map(str, dict.fromkeys((folders()[0], cache()))))
-        raise InvalidData(f"{tried} cannot be written; name a folder that can in METAFUN_DATA.")
-    for earlier in folders()[: folders().index(folder) + 1]:
-        found = _lookup(earlier, name)
+        tried = " and ".join(map(str, dict.fromkeys((searched[0], cache_folder()))))
+        raise InvalidData(f"{tried} cannot be written; name a writable folder in METAFUN_DATA.")
+    for earlier in searched[: searched.index(folder) + 1]:
+        found = _find_in(earlier, name)
         if name == BUILT_IN or (found is not None and found != folder / name):
             raise InvalidData(
                 f"the name '{name}' is taken by {found or 'a built-in table'}; choose another with --name."
@@ -57,32 +93,39 @@ def destination(name: str) -> Path:
 
 
 def locate(name_or_path: str) -> Path:
-    """The stored folder or .npz file of a table."""
-    if os.sep in name_or_path or name_or_path.endswith(".npz"):
-        path = existing(_expanded(name_or_path))
+    """The folder or .npz file of a table."""
+    if is_path(name_or_path):
+        path = existing(_expand_user(name_or_path))
         if not (path / "table.json").is_file() and not (path.suffix == ".npz" and path.is_file()):
-            raise InvalidData(f"{path} is not a stored table; make it one with: metafun data import {path}")
+            raise InvalidData(f"{path} is not a stored table; store it with: metafun data import {path}")
         return path
-    check_name(name_or_path)
-    for folder in folders():
-        if (found := _lookup(folder, name_or_path)) is not None:
-            return found
+    if is_table_name(name_or_path):
+        for folder in data_folders():
+            if (found := _find_in(folder, name_or_path)) is not None:
+                return found
+    check_table_name(name_or_path)
     raise _unknown(name_or_path)
 
 
 def open_table(name_or_path: str) -> Table:
     """A table by its name, or by the path of its folder or .npz file."""
     if name_or_path == BUILT_IN:
-        return _built_in()
+        return _open_built_in()
     path = locate(name_or_path)
-    return read_source(path, path.stem) if path.is_file() else open_stored(path)
+    return read_source(path, path.stem) if path.is_file() else open_table_folder(path)
 
 
 def read_source(path: Path, name: str, division: Division | None = None) -> Table:
-    """What people have: features in one of the forms of `readers`, or the drawings of Omniglot in an .npz file."""
+    """Reads features in one of the forms of `readers`, or the drawings of Omniglot in an .npz file.
+
+    Args:
+        path: a file or folder.
+        name: the name of the table.
+        division: how to divide the classes if the source defines no splits.
+    """
     drawings = path.suffix == ".npz" and path.is_file() and npz_headers(path, ("images",))
     if not drawings or npz_headers(path, FEATURES):
-        return read(path, name, division)
+        return read_features(path, name, division)
     from .omniglot import omniglot_from_arrays  # needs Pillow, which features do not
 
     arrays = read_npz(path, ("images", "labels", "classes"))
@@ -92,7 +135,7 @@ def read_source(path: Path, name: str, division: Division | None = None) -> Tabl
 
 
 def verify(name_or_path: str) -> Table:
-    """The table, if all rows are finite and, where it is a stored one, the content is what was imported."""
+    """Reads a table in full; InvalidData if a row is not finite or the content differs from what was imported."""
     table = open_table(name_or_path)
     for rows in table.classes:
         if not np.isfinite(table.features[rows.start : rows.start + rows.count]).all():
@@ -100,74 +143,97 @@ def verify(name_or_path: str) -> Table:
     found = fingerprint(table.features, table.classes)
     if found != table.fingerprint:
         raise InvalidData(
-            f"'{table.name}' is not what was imported: SHA-256 {found[:12]}…, expected {table.fingerprint[:12]}…; "
-            "import it again with --overwrite."
+            f"'{table.name}' differs from what was imported: SHA-256 {found[:12]}…, "
+            f"expected {table.fingerprint[:12]}…; import it again with --overwrite."
         )
     return table
 
 
-def list_tables() -> list[Entry]:
-    """Every table that has a name, in the order in which folders are looked in."""
-    made = _lookup(cache(), _built_in_name())
-    built_in = Entry(BUILT_IN, None) if made is None else dataclasses.replace(_entry(BUILT_IN, made), path=None)
+def table_facts(name_or_path: str) -> dict[str, Any]:
+    """Size, classes and origin of a table, ready for JSON."""
+    table = open_table(name_or_path)
+    path = None if name_or_path == BUILT_IN else locate(name_or_path)
+    described = read_description(path) if path is not None and path.is_dir() else None
+    least, most = (choose(table.classes, key=lambda rows: rows.count) for choose in (min, max))
+    rows = table.row_counts()
+    return {
+        "name": table.name,
+        "rows": len(table.features),
+        "columns": table.features.shape[1],
+        "dtype": table.features.dtype.name,
+        **{split: {"classes": n, "rows": rows[split]} for split, n in table.class_counts().items()},
+        "smallest": {"rows": least.count, "class": least.name},
+        "largest": {"rows": most.count, "class": most.name},
+        "source": described.source if described else "built in" if path is None else str(path),
+        "imported": described.imported if described else None,
+        "where": str(path.resolve()) if path else None,
+        "fingerprint": table.fingerprint,
+    }
+
+
+def list_tables() -> list[CatalogEntry]:
+    """Every table that has a name, in the order of the search."""
+    made = _find_in(cache_folder(), _built_in_name())
+    built_in = (
+        CatalogEntry(BUILT_IN, None) if made is None else dataclasses.replace(_inspect(BUILT_IN, made), path=None)
+    )
     entries = {BUILT_IN: built_in}
-    for folder in folders():
+    for folder in data_folders():
         for path in sorted(folder.iterdir()) if folder.is_dir() else []:
             name = path.name.removesuffix(".npz")
-            versioned = folder == cache() and name.startswith(f"{BUILT_IN}-")
-            if is_name(name) and name not in entries and not versioned and _lookup(folder, name) == path:
-                entries[name] = _entry(name, path)
+            is_built_in = folder == cache_folder() and name.startswith(f"{BUILT_IN}-")
+            if is_table_name(name) and name not in entries and not is_built_in and _find_in(folder, name) == path:
+                entries[name] = _inspect(name, path)
     return list(entries.values())
 
 
-def _entry(name: str, path: Path) -> Entry:
+def _inspect(name: str, path: Path) -> CatalogEntry:
     try:
         if path.is_file():
             headers = npz_headers(path, (*FEATURES, "images"))
             shape, dtype = next(headers[key] for key in (*FEATURES, "images") if key in headers)
-            return Entry(name, path, shape, dtype.name)
-        table = open_stored(path)
-        counts = {split: sum(rows.split == split for rows in table.classes) for split in SPLITS}
-        return Entry(name, path, table.features.shape, table.features.dtype.name, counts)
+            return CatalogEntry(name, path, shape, dtype.name)
+        table = open_table_folder(path)
+        return CatalogEntry(name, path, table.features.shape, table.features.dtype.name, table.class_counts())
     except StopIteration:
-        return Entry(name, path, problem=f"no features under {', '.join(FEATURES)}")
+        return CatalogEntry(name, path, problem=f"no features under {', '.join(FEATURES)}")
     except (InvalidData, OSError) as error:
-        return Entry(name, path, problem=str(error))
+        return CatalogEntry(name, path, problem=str(error))
 
 
-def _lookup(folder: Path, name: str) -> Path | None:
-    recover(folder, name)
+def _find_in(folder: Path, name: str) -> Path | None:
+    finish_interrupted_save(folder, name)
     if (folder / name / "table.json").is_file():
         return folder / name
     return folder / f"{name}.npz" if (folder / f"{name}.npz").is_file() else None
 
 
-def _writable(folder: Path) -> bool:
-    """Whether `folder` can be written, or made in the nearest folder above that is there."""
-    return os.access(next(path for path in (folder, *folder.absolute().parents) if path.exists()), os.W_OK)
+def _can_be_written(folder: Path) -> bool:
+    """Whether `folder` is writable or, if missing, can be created."""
+    return is_writable(next(path for path in (folder, *folder.absolute().parents) if path.exists()))
 
 
-def _expanded(path: str) -> Path:
-    return Path(os.path.expanduser(path))  # of an unknown user it leaves the ~ in place, and Path's own fails
+def _expand_user(path: str) -> Path:
+    return Path(os.path.expanduser(path))  # keeps the ~ of an unknown user, for which Path.expanduser fails
 
 
 def _built_in_name() -> str:
-    from . import glyphs  # not before they are asked for: drawing needs libraries that nothing else here needs
+    from . import glyphs  # imported late: drawing needs libraries that nothing else here needs
 
     return f"{BUILT_IN}-{glyphs.VERSION}"
 
 
-def _built_in() -> Table:
+def _open_built_in() -> Table:
     from . import glyphs
 
-    name, folder = _built_in_name(), cache()
-    if _lookup(folder, name) is None:
+    name, folder = _built_in_name(), cache_folder()
+    if _find_in(folder, name) is None:
         table = glyphs.make()
         try:
-            save(dataclasses.replace(table, name=name), folder, "built in")
-        except (OSError, InvalidData):  # no room, or another process was first: this one is as good
+            save_table(dataclasses.replace(table, name=name), folder, "built in")
+        except (OSError, InvalidData):  # the disk is full, or another process stored the same table first
             return table
-    return dataclasses.replace(open_stored(folder / name), name=BUILT_IN)
+    return dataclasses.replace(open_table_folder(folder / name), name=BUILT_IN)
 
 
 def _unknown(name: str) -> InvalidData:
@@ -177,5 +243,5 @@ def _unknown(name: str) -> InvalidData:
     if name == "omniglot":
         remedy = "metafun data fetch omniglot"
     known = [entry.name for entry in list_tables()]
-    looked = ", ".join(map(str, folders()))
-    return InvalidData(f"no data called '{name}' in {looked}; {suggest(name, known)} To get it: {remedy}")
+    searched = ", ".join(map(str, data_folders()))
+    return InvalidData(f"no data called '{name}' in {searched}; {suggest(name, known)} To get it: {remedy}")

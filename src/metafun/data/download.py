@@ -1,6 +1,5 @@
-"""Downloads that go on where they stopped and never mix two versions of a file."""
+"""Downloads that resume where they stopped and never mix two versions of a file."""
 
-import fcntl
 import http.client
 import json
 import os
@@ -13,16 +12,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+import filelock
+
 from ..errors import InvalidData
 from ..files import write_atomically
 
 CHUNK = 2**18
-REMEDY = "check the connection, name a mirror with --url, or give a file that you have with --from PATH"
+REMEDY = "check the connection, name a mirror with --url, or give a local file with --from PATH"
 
 
 @dataclass(frozen=True)
 class TransferProgress:
-    """How far a step has come; `note` is for people to keep."""
+    """The progress of one step.
+
+    Args:
+        step: the name of the step.
+        done: bytes or items completed.
+        total: bytes or items in all, or None if unknown.
+        note: a message for the user to keep.
+    """
 
     step: str
     done: int
@@ -30,44 +38,51 @@ class TransferProgress:
     note: str = ""
 
 
-def download(url: str, target: Path, *, largest: int, timeout: float = 30.0) -> Iterator[TransferProgress]:
-    """Streams a zip file to `target`.part, and gives it its name when it is complete; nothing if `target` is there.
+def download(url: str, target: Path, *, max_bytes: int, timeout: float = 30.0) -> Iterator[TransferProgress]:
+    """Downloads a zip file to `target`.part and renames it when complete; does nothing if `target` exists.
 
-    `target`.part.json remembers which version of the file the part belongs to.
+    `target`.part.json records the version of the file that the part belongs to.
+
+    Args:
+        url: an http or https address.
+        target: the file to create.
+        max_bytes: the size above which a file is refused.
+        timeout: seconds to wait for the server.
     """
     if not re.match(r"https?://", url):
         raise InvalidData(f"{url} is not an http or https address.")
     target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with filelock.FileLock(target.with_name(f".{target.name}.lock"), timeout=0):
+            if not target.exists():
+                yield from _download(url, target, max_bytes, timeout)
+    except filelock.Timeout:
+        raise InvalidData(f"another process is downloading {target}; wait for it.") from None
+
+
+def _download(url: str, target: Path, max_bytes: int, timeout: float) -> Iterator[TransferProgress]:
     part, origin = (target.with_name(target.name + suffix) for suffix in (".part", ".part.json"))
     with open(part, "ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if target.exists():  # another process completed it just now: `file` may be no part any more
-                return
-            if not os.path.samestat(os.fstat(file.fileno()), os.stat(part)):
-                raise FileNotFoundError
-        except (BlockingIOError, FileNotFoundError):
-            raise InvalidData(f"another process is downloading {target}; wait for it.") from None
         known = _read_origin(origin, url)
         if not known:
             file.truncate(0)
         if not known or known["total"] != os.path.getsize(part):
-            with _respond(url, file, known, timeout) as response:
+            with _request_rest(url, file, known, timeout) as response:
                 have = os.path.getsize(part)
-                total = known["total"] if have else _length(response)
-                _check_size(total, have, largest, target)
+                total = known["total"] if have else _content_length(response)
+                _check_size(total, have, max_bytes, target)
                 if not have:
                     version = {"url": url, "etag": response.headers.get("ETag"), "total": total}
                     write_atomically(origin, json.dumps(version).encode())
-                yield from _stream(response, file, have, total, largest)
+                yield from _stream(response, file, have, total, max_bytes)
         file.flush()
         os.fsync(file.fileno())
-        os.replace(part, target)
-        origin.unlink()
+    os.replace(part, target)  # after it is closed: Windows does not rename an open file
+    origin.unlink()
 
 
-def _respond(url: str, file: IO[bytes], known: dict[str, Any], timeout: float) -> Any:
-    """The answer that goes on where `file` ends, or one from the beginning, with `file` emptied."""
+def _request_rest(url: str, file: IO[bytes], known: dict[str, Any], timeout: float) -> Any:
+    """A response that continues where `file` ends, or one from the start, with `file` emptied."""
     have = os.path.getsize(file.name)
     response = _open(url, have, known.get("etag"), timeout)
     if have:
@@ -94,7 +109,7 @@ def _open(url: str, have: int, etag: str | None, timeout: float) -> Any:
     try:
         response = urllib.request.urlopen(request, timeout=timeout)
     except urllib.error.HTTPError as error:
-        if error.code == 416 and have:  # the file is now shorter than the part
+        if error.code == 416 and have:  # the file is shorter now than the part
             return error
         error.close()
         raise InvalidData(f"{url} answered {error.code} {error.reason}; {REMEDY}.") from None
@@ -102,7 +117,7 @@ def _open(url: str, have: int, etag: str | None, timeout: float) -> Any:
         raise InvalidData(f"no answer from {url} ({getattr(error, 'reason', error)}); {REMEDY}.") from None
     problem = None
     if not response.url.startswith("https:" if url.startswith("https:") else "http"):
-        problem = f"leads to {response.url}, which is not protected"
+        problem = f"redirects to {response.url}, which is not encrypted"
     elif response.headers.get_content_type() == "text/html":
         problem = "answered with a web page, not with a zip file"
     if problem:
@@ -111,13 +126,13 @@ def _open(url: str, have: int, etag: str | None, timeout: float) -> Any:
     return response
 
 
-def _stream(response: Any, file: IO[bytes], have: int, total: int | None, largest: int) -> Iterator[TransferProgress]:
+def _stream(response: Any, file: IO[bytes], have: int, total: int | None, max_bytes: int) -> Iterator[TransferProgress]:
     while chunk := _read(response, have, total):
         if have == 0 and chunk != b"PK":
             raise InvalidData(f"{response.url} did not answer with a zip file (it begins with {chunk!r}); {REMEDY}.")
         have += len(chunk)
-        if have > largest:
-            raise InvalidData(f"{response.url} sends more than {largest:,} bytes, which cannot be the archive.")
+        if have > max_bytes:
+            raise InvalidData(f"{response.url} sent more than {max_bytes:,} bytes, so it is not the archive.")
         file.write(chunk)
         yield TransferProgress("download", have, total)
     if have == 0 or total not in (None, have):
@@ -126,7 +141,7 @@ def _stream(response: Any, file: IO[bytes], have: int, total: int | None, larges
 
 def _read(response: Any, have: int, total: int | None) -> bytes:
     try:
-        # What has arrived, and not a full chunk: it would be lost when the connection breaks.
+        # read1 returns what has arrived; `read` would lose an incomplete chunk when the connection breaks.
         return response.read1(CHUNK) if have else response.read(2)
     except (OSError, http.client.HTTPException) as error:
         raise _interrupted(have, total, str(error) or type(error).__name__) from None
@@ -135,25 +150,25 @@ def _read(response: Any, have: int, total: int | None) -> bytes:
 def _interrupted(have: int, total: int | None, reason: str) -> InvalidData:
     of = "" if total is None else f" of {total:,}"
     return InvalidData(
-        f"the connection broke after {have:,}{of} bytes ({reason}); the same command goes on from there."
+        f"the connection broke after {have:,}{of} bytes ({reason}); the same command resumes the download."
     )
 
 
-def _length(response: Any) -> int | None:
+def _content_length(response: Any) -> int | None:
     length = response.headers.get("Content-Length", "")
     return int(length) if length.isdecimal() else None
 
 
-def _check_size(total: int | None, have: int, largest: int, target: Path) -> None:
-    if total is not None and total > largest:
-        raise InvalidData(f"the file is said to have {total:,} bytes; the archive has at most {largest:,}.")
+def _check_size(total: int | None, have: int, max_bytes: int, target: Path) -> None:
+    if total is not None and total > max_bytes:
+        raise InvalidData(f"the server announces {total:,} bytes; the archive has at most {max_bytes:,}.")
     free = shutil.disk_usage(target.parent).free
     if total is not None and total - have > free:
-        raise InvalidData(f"{target.parent} has {free:,} bytes free, and {total - have:,} are to come.")
+        raise InvalidData(f"{target.parent} has {free:,} bytes free, but {total - have:,} are needed.")
 
 
 def _read_origin(path: Path, url: str) -> dict[str, Any]:
-    """What the part at hand belongs to; nothing if that is not known or is not `url`."""
+    """The version that the part belongs to; empty if unknown or from another address."""
     try:
         known = json.loads(path.read_bytes())
         return known if known["url"] == url and isinstance(known["total"], int) and "etag" in known else {}

@@ -2,7 +2,7 @@
 
     DIR/CLASS/*    or    DIR/{train,val,test}/CLASS/*
 
-What cannot be read is left out and told in a line each; the rest becomes a table.
+Files that cannot be read are skipped and reported, one line each.
 """
 
 import os
@@ -16,83 +16,95 @@ from jaxtyping import UInt8
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from ..errors import InvalidConfig, InvalidData
-from .arrays import LARGEST
-from .parts import Part, checked
-from .readers import Division, existing
+from .arrays import MAX_BYTES
+from .checks import TablePart, checked_part
+from .readers import Division, existing, join_parts
 from .table import SPLITS, Table, counted, printable
 
-# What cameras, scanners and drawing programs write. Of the others one starts a program (EPS), and most are hardly used.
+# What cameras, scanners and drawing programs write. Others are rare, and EPS would start an interpreter.
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
-# Few photographs have more. Pillow's own limits are higher, and any part of a program can lift them.
-LARGEST_IMAGE = 2**26  # pixels
-LARGEST_FILE = 2**28  # bytes
-LARGEST_SIDE = 1024
+# Few photographs have more. Pillow's limits are higher, and any library can lift them.
+MAX_PIXELS = 2**26
+MAX_FILE_BYTES = 2**28
+MAX_SIDE = 1024
 
 
 def read_images(
     folder: Path, name: str, *, side: int = 28, colour: bool = False, division: Division | None = None
 ) -> tuple[Table, list[str]]:
-    """The images in `folder` as a table of `pixels`, and a line for each file or folder that was left out.
+    """The images in `folder` as a table, and a line for each file or folder that was skipped.
 
-    Where `folder` has train, val and test with the classes in them, these are the splits; else `division` makes them.
+    Args:
+        folder: the folder with a sub-folder for each class, or with train, val and test above them.
+        name: the name of the table.
+        side: height and width in pixels of the rows.
+        colour: keep three colours instead of grey.
+        division: how to divide the classes if the folder has no train, val and test.
     """
     problems: list[str] = []
-    classes = _classes(existing(folder), problems)
+    classes = _find_classes(existing(folder), problems)
     images = [entries(path, folder, problems) for path, _ in classes]
     _check_size(folder, sum(map(len, images)), side, colour)
-    parts: list[Part] = []
+    parts: list[TablePart] = []
     for (path, split), files in zip(classes, images, strict=True):
-        if rows := _rows(files, side, colour, problems):
+        if rows := _read_rows(files, side, colour, problems):
             splits = None if split is None else [split] * len(rows)
-            parts.append(checked(folder, np.stack(rows), [path.name] * len(rows), splits))
+            parts.append(checked_part(folder, np.stack(rows), [path.name] * len(rows), splits))
         else:
-            problems.append(printable(f"{path}: no image that can be read; the class is left out"))
+            problems.append(printable(f"{path}: no readable image; the class is skipped"))
     divided = any(split is not None for _, split in classes)
     _check_enough(folder, len(parts), 1 if divided else len(SPLITS), problems)
-    labels = [label for part in parts for label in part.labels]
-    splits = [split for part in parts for split in part.splits or ()] or (division or Division())(labels)
-    features = np.concatenate([part.features for part in parts])
-    return Table.of(name, features, labels, splits, (side, side)), problems
+    return join_parts(folder, parts, name, division, (side, side)), problems
 
 
 def pixels(path: Path, side: int, colour: bool) -> UInt8[np.ndarray, "dx"]:
-    """An image as a row of `side` × `side` pixels, height before width before colours.
+    """An image as a row of `side` × `side` pixels, in the order height, width, colours.
 
-    It is squeezed where it is not square: of the aspect ratio nothing is kept, and nothing is cut off.
+    An image that is not square is stretched, not cropped.
+
+    Args:
+        path: the image file.
+        side: height and width of the result in pixels.
+        colour: keep three colours instead of grey.
     """
-    if not 1 <= side <= LARGEST_SIDE:
-        raise InvalidConfig(f"side {side} must be from 1 to {LARGEST_SIDE:,} pixels.")
-    image = load(path, side=side, colour=colour)
+    if not 1 <= side <= MAX_SIDE:
+        raise InvalidConfig(f"side {side} must be from 1 to {MAX_SIDE:,} pixels.")
+    image = load_image(path, side=side, colour=colour)
     return np.array(image.resize((side, side), Image.Resampling.LANCZOS)).reshape(-1)
 
 
-def load(path: Path, *, side: int, colour: bool) -> Image.Image:
-    """The image in a file, as `decode` gives it."""
+def load_image(path: Path, *, side: int, colour: bool) -> Image.Image:
+    """Decodes the image file `path`; the other arguments are those of `decode_image`."""
     try:
         if path.is_dir():
-            raise InvalidData(printable(f"{path}: a folder in that of a class; it is not looked into"))
-        if not path.is_file():  # to open a pipe would wait for its other end
-            raise InvalidData(printable(f"{path}: not there, or not a file"))
-        if (size := path.stat().st_size) > LARGEST_FILE:
-            raise InvalidData(printable(f"{path}: {size:,} bytes; at most {LARGEST_FILE:,} are read"))
+            raise InvalidData(printable(f"{path}: a folder inside a class folder; it is skipped"))
+        if not path.is_file():  # opening a pipe would block
+            raise InvalidData(printable(f"{path}: missing, or not a file"))
+        if (size := path.stat().st_size) > MAX_FILE_BYTES:
+            raise InvalidData(printable(f"{path}: {size:,} bytes; at most {MAX_FILE_BYTES:,} are read"))
         with open(path, "rb") as file:
-            return decode(file, str(path), side=side, colour=colour)
+            return decode_image(file, str(path), side=side, colour=colour)
     except OSError as error:
         raise InvalidData(printable(f"{path}: {error.strerror or error}")) from None
 
 
-def decode(file: IO[bytes], where: str, *, side: int, colour: bool) -> Image.Image:
-    """The first picture of an image file, upright, in 8-bit grey or RGB, on white where it is transparent.
+def decode_image(file: IO[bytes], where: str, *, side: int, colour: bool) -> Image.Image:
+    """The first frame of an image file, upright, in 8-bit grey or RGB; transparent areas become white.
 
-    It may be smaller than the file says, but not than twice `side`. A damaged or hostile file may fail in any way
-    there is; `where` begins the line that says so.
+    Every error becomes InvalidData: a damaged or hostile file can make the decoder fail in any way.
+
+    Args:
+        file: the open file.
+        where: the name of the file, for messages.
+        side: large images may be decoded at a reduced size, but at no less than twice this many pixels.
+        colour: RGB instead of grey.
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of metadata that Pillow finds odd
+            warnings.simplefilter("ignore")  # odd metadata
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(file, formats=FORMATS) as image:
-                return _upright(image, "RGB" if colour else "L", side)
+                return _normalise(image, "RGB" if colour else "L", side)
     except UnidentifiedImageError:
         reason = f"not an image, or not one of {', '.join(FORMATS)}"
     except MemoryError:
@@ -103,34 +115,41 @@ def decode(file: IO[bytes], where: str, *, side: int, colour: bool) -> Image.Ima
 
 
 def entries(folder: Path, root: Path, problems: list[str]) -> list[Path]:
-    """What is in `folder`, in order, without what is hidden and without links that lead out of `root`."""
+    """The sorted content of `folder`, without hidden files and without links that lead out of `root`.
+
+    Args:
+        folder: the folder to list.
+        root: the folder that links must stay in.
+        problems: a line is appended for each link that is skipped.
+    """
     try:
         found = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except OSError as error:
         problems.append(printable(f"{folder}: {error.strerror or error}"))
         return []
     outside = {path for path in found if leads_out(path, root)}
-    problems += [printable(f"{path}: a link that leads out of {root}; it is not followed") for path in sorted(outside)]
+    problems += [printable(f"{path}: a link that leads out of {root}; it is skipped") for path in sorted(outside)]
     return [path for path in found if path not in outside]
 
 
 def folders(folder: Path, root: Path, problems: list[str]) -> list[Path]:
-    """The folders among the `entries`; one that is a link would bring its images in twice."""
+    """The folders among `entries`, without links, which would add their images twice; same arguments."""
     found = entries(folder, root, problems)
     for path in found:
         if not path.is_dir():
-            problems.append(printable(f"{path}: not in the folder of a class"))
+            problems.append(printable(f"{path}: not in a class folder"))
         elif path.is_symlink():
-            problems.append(printable(f"{path}: a link to a folder; it is not followed"))
+            problems.append(printable(f"{path}: a link to a folder; it is skipped"))
     return [path for path in found if path.is_dir() and not path.is_symlink()]
 
 
 def leads_out(path: Path, root: Path) -> bool:
+    """Whether `path` is, or is behind, a link to a place outside `root`."""
     return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
 
 
-def _classes(folder: Path, problems: list[str]) -> list[tuple[Path, str | None]]:
-    """The folder of each class, and its split where the folders tell."""
+def _find_classes(folder: Path, problems: list[str]) -> list[tuple[Path, str | None]]:
+    """The folder of each class, and its split if it is in train, val or test."""
     top = folders(folder, folder, problems)
     divided = [path for path in top if path.name in SPLITS and folders(path, folder, [])]
     if not divided:
@@ -147,7 +166,7 @@ def _classes(folder: Path, problems: list[str]) -> list[tuple[Path, str | None]]
     return classes
 
 
-def _rows(files: list[Path], side: int, colour: bool, problems: list[str]) -> list[np.ndarray]:
+def _read_rows(files: list[Path], side: int, colour: bool, problems: list[str]) -> list[np.ndarray]:
     rows = []
     for path in files:
         try:
@@ -157,34 +176,34 @@ def _rows(files: list[Path], side: int, colour: bool, problems: list[str]) -> li
     return rows
 
 
-def _upright(image: Image.Image, mode: str, side: int) -> Image.Image:
-    if image.width * image.height > LARGEST_IMAGE:
-        raise InvalidData(f"{image.width:,} × {image.height:,} pixels; at most {LARGEST_IMAGE:,} are read")
-    # A large JPEG is decoded at a fraction of its size, seven times as fast, and differs by a grey level or two.
+def _normalise(image: Image.Image, mode: str, side: int) -> Image.Image:
+    if image.width * image.height > MAX_PIXELS:
+        raise InvalidData(f"{image.width:,} × {image.height:,} pixels; at most {MAX_PIXELS:,} are read")
+    # Decodes a large JPEG at a fraction of its size: seven times as fast, with a difference of one or two grey levels.
     image.draft(mode, (2 * side, 2 * side))
     image = ImageOps.exif_transpose(image)
     if image.mode == "F":
-        raise InvalidData("pixels of floating point, whose range is not known; save it with 8 or 16 bits")
+        raise InvalidData("floating-point pixels of unknown range; save it with 8 or 16 bits")
     if image.mode.startswith("I"):
         image = _from_16_bits(image)
     if image.mode.endswith(("A", "a")) or "transparency" in image.info:
-        # Ink on a transparent ground is often black on black underneath.
+        # Drawing programs often save black ink on transparent black.
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
     return image.convert(mode)
 
 
 def _from_16_bits(image: Image.Image) -> Image.Image:
-    """By the higher byte, as Pillow reads 16-bit colours; it would clip 16-bit grey."""
+    """Keeps the high byte, as Pillow does for 16-bit colours; 16-bit grey it would clip."""
     values = np.asarray(image)
-    if image.mode == "I" and 0 <= values.min() <= values.max() < 256:  # 8 bits in 32
+    if image.mode == "I" and 0 <= values.min() <= values.max() < 256:  # 8-bit values in 32 bits
         return Image.fromarray(values.astype(np.uint8))
     if values.min() < 0 or values.max() >= 2**16:
-        raise InvalidData("pixels of more than 16 bits; save it with 8 or 16")
+        raise InvalidData("pixels of more than 16 bits; save it with 8 or 16 bits")
     return Image.fromarray((values // 256).astype(np.uint8))
 
 
 def _check_size(folder: Path, images: int, side: int, colour: bool) -> None:
-    if images * side**2 * (3 if colour else 1) > LARGEST:
+    if images * side**2 * (3 if colour else 1) > MAX_BYTES:
         raise InvalidData(f"{folder}: {images:,} images of {side} × {side} pixels are too many; choose a smaller side.")
 
 
@@ -192,8 +211,8 @@ def _check_disjoint(folder: Path, names: list[str]) -> None:
     if shared := [name for name, times in Counter(names).items() if times > 1]:
         raise InvalidData(
             printable(f"{folder}: class '{shared[0]}' is in more than one of train, val and test ")
-            + f"({counted(len(shared), 'such classes')}); the splits must have no class in common, so that tests meet "
-            "new ones: put all images of a class into one folder, and the folders of the classes side by side."
+            + f"({counted(len(shared), 'such classes')}); the splits must have no class in common, so that test "
+            "classes are new: put all images of a class into one folder, and the class folders side by side."
         )
 
 

@@ -1,7 +1,7 @@
-"""Pickles read without trust: they can become NumPy arrays, strings, numbers and plain containers, and nothing else.
+"""Untrusted pickles: NumPy arrays, strings, numbers and plain containers are read, anything else is refused.
 
-A pickle is a program. This reader runs it with a handful of harmless stand-ins where it asks for NumPy, and
-refuses it where it asks for anything else, so that no code from outside is ever called. Pickles of Python 2 too.
+A pickle is a program. This reader runs it with a few harmless stand-ins for NumPy's functions and refuses every other
+import, so that no foreign code is called. It reads the pickles of Python 2 as well.
 """
 
 import functools
@@ -13,25 +13,25 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import KINDS, refused
+from .arrays import PLAIN_KINDS, parsing
 
 _OPCODES = {opcode.code: opcode for opcode in pickletools.opcodes}
 
 
 def read_pickle(path: Path) -> Any:
-    """The content of a pickle of plain data; InvalidData, and nothing executed, for any other."""
-    with open(path, "rb") as file, refused(path, "a pickle of plain data"):
+    """The content of a pickle of plain data; any other raises InvalidData before foreign code runs."""
+    with open(path, "rb") as file, parsing(path, "a pickle of plain data"):
         try:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
                 _check_sizes(content)
-            # Python 2 wrote text and raw bytes alike; latin1 keeps every byte of both.
+            # Python 2 wrote text and raw bytes with the same opcode; latin1 keeps every byte of both.
             return _unwrap(_Reader(file, encoding="latin1").load(), {})
         finally:
             _encoded.cache_clear()
 
 
 def _check_sizes(content: Any) -> None:
-    """Refuses texts, frames and places of the memo beyond the file: memory is taken for them before they are read."""
+    """Refuses strings, frames and memo indices beyond the file: pickle allocates memory for them before reading."""
     opcode = None
     while opcode is None or opcode.name != "STOP":
         code = content.read(1).decode("latin1")
@@ -39,7 +39,7 @@ def _check_sizes(content: Any) -> None:
         if opcode is None:
             raise ValueError(f"{code!r} is not an opcode" if code else "it ends early")
         if opcode.name == "STRING":
-            content.readline()  # that of Python 2 is not ASCII, and pickletools would fail
+            content.readline()  # Python 2 wrote non-ASCII bytes, on which pickletools would fail
         elif opcode.arg is not None:
             size = opcode.arg.reader(content)
             if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT", "FRAME") and size > len(content):
@@ -47,22 +47,22 @@ def _check_sizes(content: Any) -> None:
 
 
 class _Array:
-    """An array in the making: NumPy's pickles build one empty and then give it its state."""
+    """An array under construction: NumPy's pickles create an empty one and then set its state."""
 
     __slots__ = ("value",)
 
     def __setstate__(self, state: Any) -> None:
         _, shape, dtype, fortran, data = state
-        if isinstance(data, list):  # an array of objects: of text, or refused
+        if isinstance(data, list):  # an array of objects
             if not all(isinstance(entry, str | bytes) for entry in data) or shape != (len(data),):
-                raise ValueError("an array holds objects that are not text, one a row")
-            self.value: Any = data  # in an array of text each would take the room of the longest
+                raise ValueError("an array holds objects that are not text, one per row")
+            self.value: Any = data  # not an array of text, in which each entry takes the memory of the longest
             return
         self.value = _from_bytes(data, dtype, shape, "F" if fortran else "C")
 
 
 class _DType:
-    """A plain dtype in the making; its state is the byte order."""
+    """A plain dtype under construction; its state is the byte order."""
 
     __slots__ = ("value",)
 
@@ -71,12 +71,12 @@ class _DType:
 
     def __setstate__(self, state: Any) -> None:
         if state[1] not in ("<", ">", "=", "|") or state[2] is not None or state[3] is not None:
-            raise ValueError("a dtype is not a plain one")
+            raise ValueError("a dtype is not plain")
         self.value = self.value.newbyteorder(state[1])
 
 
 class _StandIn:
-    """What a pickle gets when it asks for a function of NumPy. It has no state that a pickle could change."""
+    """Replaces a function that a pickle imports. It has no state that a pickle could change."""
 
     __slots__ = ()
 
@@ -89,7 +89,7 @@ class _Reconstruct(_StandIn):
 class _MakeDType(_StandIn):
     def __call__(self, name: str, align: Any = False, copy: Any = False) -> _DType:
         dtype = np.dtype(name if isinstance(name, str) else "V")
-        if dtype.kind not in KINDS + "O" or dtype.names is not None or dtype.subdtype is not None:
+        if dtype.kind not in PLAIN_KINDS + "O" or dtype.names is not None or dtype.subdtype is not None:
             raise ValueError(f"dtype {name!r} is not plain")
         return _DType(dtype)
 
@@ -114,14 +114,14 @@ class _Encode(_StandIn):
 
 
 class _NoBytes(_StandIn):
-    """bytes(), which is how the protocols of Python 2 write the empty bytes; it takes no argument."""
+    """bytes() without arguments: the protocols of Python 2 write empty bytes this way."""
 
     def __call__(self) -> bytes:
         return b""
 
 
 class _Subtype(_StandIn):
-    """Stands where a pickle names the class ndarray; it cannot be called."""
+    """Replaces the class ndarray as an argument; it cannot be called."""
 
 
 _ALLOWED: dict[tuple[str, str], _StandIn] = {
@@ -150,19 +150,19 @@ class _Reader(pickle.Unpickler):
 
 
 def _from_bytes(data: Any, dtype: _DType, shape: Any, order: str) -> np.ndarray:
-    if dtype.value.kind not in KINDS:
+    if dtype.value.kind not in PLAIN_KINDS:
         raise ValueError(f"dtype {dtype.value} is not plain")
     if not isinstance(data, str | bytes | bytearray):
         raise ValueError(f"the content of an array is a {type(data).__name__}")
     raw = _encoded(data) if isinstance(data, str) else data
-    # reshape refuses a shape that the bytes do not fill, so that a file cannot ask for more memory than it brings;
-    # nor by many arrays of the same bytes, which are not copied.
+    # reshape refuses a shape that the bytes do not fill, and frombuffer does not copy: neither a large shape nor many
+    # arrays of the same bytes take more memory than the file has.
     return np.frombuffer(raw, dtype.value).reshape(shape, order="F" if order == "F" else "C")
 
 
 @functools.cache
 def _encoded(text: str) -> bytes:
-    """Once for each text, however often a pickle asks for it."""
+    """Cached, so that a pickle cannot take memory by encoding one text many times."""
     return text.encode("latin1")
 
 
@@ -170,7 +170,7 @@ _PLAIN = bool | int | float | str | bytes | bytearray | np.generic | np.ndarray
 
 
 def _unwrap(value: Any, seen: dict[int, Any]) -> Any:
-    """Arrays out of their wrappers. Each container once: a small pickle can nest itself into billions of paths."""
+    """Takes arrays out of their wrappers, each container once: a small pickle can nest into billions of paths."""
     if id(value) in seen:
         return seen[id(value)]
     if isinstance(value, _Array):

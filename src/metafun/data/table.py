@@ -12,15 +12,22 @@ from jaxtyping import Shaped
 from ..errors import InvalidData
 
 SPLITS = ("train", "val", "test")
-# Kept as they come: half-precision features and pixels need not take the room of full precision.
+# Stored without conversion: half-precision features and pixels stay small.
 DTYPES = ("uint8", "float16", "float32")
-# By these a name could move the cursor, end a line or turn its direction; half of a surrogate pair cannot be printed.
+# These move the cursor, end a line or reverse the direction of text; half a surrogate pair cannot be printed.
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
 class ClassRows:
-    """A class: `count` rows of the table, from `start` on."""
+    """The rows of one class, which are consecutive.
+
+    Args:
+        name: the name of the class.
+        split: train, val or test.
+        start: index of the first row.
+        count: number of rows.
+    """
 
     name: str
     split: str
@@ -30,10 +37,14 @@ class ClassRows:
 
 @dataclass(frozen=True)
 class Table:
-    """Features [rows, dx] and the classes that divide the rows among them.
+    """Rows of features, grouped by class.
 
-    `image` is the height and width of the rows where they are pixels, grey or of three colours. `fingerprint`
-    identifies the content.
+    Args:
+        name: the name of the table, for messages.
+        features: one row per example [rows, dx].
+        classes: the rows of each class, in order; together they cover all rows.
+        fingerprint: SHA-256 of the content.
+        image: height and width if the rows are pixels, grey or RGB.
     """
 
     name: str
@@ -51,7 +62,15 @@ class Table:
         splits: Sequence[str],
         image: tuple[int, int] | None = None,
     ) -> "Table":
-        """Groups the rows by class; `labels` and `splits` have an entry for each row."""
+        """Groups rows in any order by class.
+
+        Args:
+            name: the name of the table, for messages.
+            features: one row per example [rows, dx].
+            labels: the class of each row.
+            splits: the split of each row: train, val or test.
+            image: height and width if the rows are pixels.
+        """
         names = sorted(set(labels))
         number = {name: i for i, name in enumerate(names)}
         of_row = np.array([number[label] for label in labels])
@@ -72,8 +91,21 @@ class Table:
             raise InvalidData(f"data '{self.name}' have no classes in {'+'.join(names)}; they have: {have}.")
         return chosen
 
+    def class_counts(self) -> dict[str, int]:
+        """The number of classes in each split."""
+        return {split: sum(rows.split == split for rows in self.classes) for split in SPLITS}
+
+    def row_counts(self) -> dict[str, int]:
+        """The number of rows in each split."""
+        return {split: sum(rows.count for rows in self.classes if rows.split == split) for split in SPLITS}
+
+    def zero_rows(self) -> int:
+        """The number of rows that are all zeros: they cannot be scaled to unit length."""
+        return int(np.sum(~self.features.any(axis=1)))
+
 
 def printable(text: str) -> str:
+    """`text` with each control character replaced by a question mark."""
     return CONTROL.sub("?", text)
 
 
@@ -83,7 +115,7 @@ def counted(n: int, things: str) -> str:
 
 
 def fingerprint(features: Shaped[np.ndarray, "rows dx"], classes: Sequence[ClassRows]) -> str:
-    """A SHA-256 of all the rows and classes."""
+    """The SHA-256 of all rows and classes."""
     digest = hashlib.sha256(json.dumps([str(features.dtype), features.shape, [asdict(c) for c in classes]]).encode())
     digest.update(np.ascontiguousarray(features).data)
     return digest.hexdigest()

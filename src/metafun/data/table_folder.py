@@ -1,4 +1,4 @@
-"""The stored form of a table: a folder with features.npy, read from disk as it is used, and table.json."""
+"""A stored table: a folder with features.npy, which is memory-mapped, and table.json."""
 
 import dataclasses
 import json
@@ -6,7 +6,7 @@ import math
 import os
 import re
 import shutil
-import tempfile
+import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import accumulate
@@ -21,10 +21,13 @@ from ..schema import parse
 from .arrays import map_npy
 from .table import CONTROL, SPLITS, ClassRows, Table, printable
 
+# Windows refuses these file names, with any suffix.
+WINDOWS_DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com", "lpt") for i in range(10))}
+
 
 @dataclass(frozen=True)
-class Description:
-    """table.json: what features.npy holds and where it came from."""
+class TableDescription:
+    """The content of table.json; `source` is the file or address of the original, `imported` a date."""
 
     format: Literal["metafun-table-1"]
     name: str
@@ -37,90 +40,102 @@ class Description:
     image: tuple[int, int] | None = None
 
 
-def is_name(name: str) -> bool:
-    """Names are file names that cannot lead out of a folder."""
+def is_table_name(name: str) -> bool:
+    """Whether `name` is a visible file name that cannot lead out of its folder."""
     return re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}", name) is not None and not name.endswith(".npz")
 
 
-def check_name(name: str) -> None:
-    if not is_name(name):
+def check_table_name(name: str) -> None:
+    """Refuses a name that is not a file name on Linux, macOS and Windows alike."""
+    if not is_table_name(name):
         near = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-").removesuffix(".npz")[:100]
         raise InvalidData(
             f"{name!r} cannot be a name; use up to 100 of A-Z a-z 0-9 . _ - with no dot first and no .npz last"
-            + (f", as in --name {near}" if is_name(near) else ".")
+            + (f", as in --name {near}" if is_table_name(near) else ".")
         )
+    if name.endswith(".") or name.partition(".")[0].lower() in WINDOWS_DEVICES:
+        raise InvalidData(f"{name!r} cannot be a name on Windows; choose another, as in --name data-{name.rstrip('.')}")
 
 
-def save(table: Table, folder: Path, source: str, *, overwrite: bool = False) -> None:
-    """Writes `folder`/NAME. It is whole or not there; an old one stays until the new one is complete."""
-    check_name(table.name)
+def save_table(table: Table, folder: Path, source: str, *, overwrite: bool = False) -> None:
+    """Writes `folder`/NAME atomically: an old table stays until the new one is complete.
+
+    Args:
+        table: the table; its name becomes the name of the folder.
+        folder: the folder to write into; it is created if missing.
+        source: where the table came from, for `metafun data info`.
+        overwrite: replace a table of the same name instead of raising InvalidData.
+    """
+    check_table_name(table.name)
     target = folder / table.name
-    _check_free(target, overwrite)
-    folder.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{table.name}.", dir=folder))
+    _check_absent(target, overwrite)
+    temporary = folder / f".{table.name}.{uuid.uuid4().hex}"  # not tempfile: its folders are private to the user
+    temporary.mkdir(parents=True)
     try:
-        _write(table, source, temporary)
+        _write_files(table, source, temporary)
         with locked(folder, wait=True):
-            _settle(folder, table.name)
-            _check_free(target, overwrite)  # another process may have been faster
+            _finish_replacement(folder, table.name)
+            _check_absent(target, overwrite)  # another process may have written it meanwhile
             try:
                 if os.path.lexists(target):
-                    os.rename(target, _aside(folder, table.name))
+                    os.rename(target, _backup_path(folder, table.name))
                 os.rename(temporary, target)
             finally:
-                _settle(folder, table.name)
+                _finish_replacement(folder, table.name)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def recover(folder: Path, name: str) -> None:
-    """Ends what a `save` that was killed had begun. One that is at work is waited for."""
-    if os.path.lexists(_aside(folder, name)) and os.access(folder, os.W_OK):
+def finish_interrupted_save(folder: Path, name: str) -> None:
+    """Completes or undoes a `save_table` that was killed; waits for one that is running.
+
+    Args:
+        folder: the folder of the table.
+        name: the name of the table.
+    """
+    if os.path.lexists(_backup_path(folder, name)) and is_writable(folder):
         with locked(folder, wait=True):
-            _settle(folder, name)
+            _finish_replacement(folder, name)
 
 
-def _settle(folder: Path, name: str) -> None:
-    """The old table goes if the new one is there, and comes back if not."""
-    target, aside = folder / name, _aside(folder, name)
-    if os.path.lexists(target):
-        _remove(aside)
-    elif os.path.lexists(aside):
-        os.rename(aside, target)
+def is_writable(folder: Path) -> bool:
+    """Whether files can be created in `folder`, found by creating one: on Windows os.access ignores permissions."""
+    probe = folder / f".{uuid.uuid4().hex}"
+    try:
+        probe.touch()
+        probe.unlink()
+    except OSError:
+        return False
+    return True
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _check_free(target: Path, overwrite: bool) -> None:
-    if os.path.lexists(target) and not overwrite:
-        raise InvalidData(f"{target} exists already; replace it with --overwrite, or choose another --name.")
-
-
-def describe(folder: Path) -> Description:
-    """The table.json of a stored table, read without trust."""
+def read_description(folder: Path) -> TableDescription:
+    """The checked content of the table.json in `folder`, which is not trusted."""
     path = folder / "table.json"
     try:
         content = json.loads(path.read_bytes())
         if not isinstance(content, dict):
             raise TypeError("it is not a JSON object")
-        found = parse(Description, content)
+        found = parse(TableDescription, content)
         if any(map(CONTROL.search, (found.source, found.imported, *(rows.name for rows in found.classes)))):
-            raise ValueError("control characters in it")
+            raise ValueError("it has control characters")
         return found
     except (ValueError, TypeError, RecursionError) as error:  # a missing key is a TypeError
         message = f"{path} does not describe a table ({error}); import the table again."
         raise InvalidData(printable(message)) from None
 
 
-def open_stored(folder: Path) -> Table:
-    """The table in `folder`, if its two files agree; the rows themselves are not read."""
-    described, features = describe(folder), map_npy(folder / "features.npy")
-    classes, (rows, columns) = described.classes, described.shape
+def open_table_folder(folder: Path) -> Table:
+    """The table in `folder`, if its two files agree; the rows are not read."""
+    described, features = read_description(folder), map_npy(folder / "features.npy")
+    if problem := _find_damage(described, features):
+        raise InvalidData(f"{folder} is damaged: {problem}; import the table again.")
+    return Table(folder.name, features, described.classes, described.fingerprint, described.image)
+
+
+def _find_damage(described: TableDescription, features: np.ndarray) -> str | None:
+    """The first disagreement between table.json and features.npy."""
+    classes, image, (rows, columns) = described.classes, described.image, described.shape
     ends = list(accumulate((part.count for part in classes), initial=0))
     problems = {
         f"features.npy is {features.dtype} {features.shape}, not {described.dtype} {described.shape}": (
@@ -132,28 +147,39 @@ def open_stored(folder: Path) -> Table:
             or min((part.count for part in classes), default=0) < 1
         ),
         "it has no columns": columns < 1,
-        "a class is named twice": len({part.name for part in classes}) < len(classes),
+        "two classes have the same name": len({part.name for part in classes}) < len(classes),
         "a split is not train, val or test": any(part.split not in SPLITS for part in classes),
         "its fingerprint is not a SHA-256": not re.fullmatch("[0-9a-f]{64}", described.fingerprint),
-        "its image is not a row": (
-            described.image is not None
-            and (
-                min(described.image) < 1 or columns not in (math.prod(described.image), 3 * math.prod(described.image))
-            )
+        "a row does not have the size of its image": (
+            image is not None and (min(image) < 1 or columns not in (math.prod(image), 3 * math.prod(image)))
         ),
     }
-    for problem, there in problems.items():
-        if there:
-            raise InvalidData(f"{folder} is damaged: {problem}; import the table again.")
-    return Table(folder.name, features, classes, described.fingerprint, described.image)
+    return next((problem for problem, found in problems.items() if found), None)
 
 
-def _aside(folder: Path, name: str) -> Path:
+def _backup_path(folder: Path, name: str) -> Path:
+    """Where the old table is while the new one takes its place."""
     return folder / f".{name}.old"
 
 
-def _write(table: Table, source: str, folder: Path) -> None:
-    folder.chmod(0o755)  # a temporary folder is private, and a shared folder of data is for others too
+def _finish_replacement(folder: Path, name: str) -> None:
+    """Removes the old table if the new one is in place, and restores it if not."""
+    target, backup = folder / name, _backup_path(folder, name)
+    if not os.path.lexists(target):
+        if os.path.lexists(backup):
+            os.rename(backup, target)
+    elif backup.is_dir() and not backup.is_symlink():
+        shutil.rmtree(backup, ignore_errors=True)
+    else:
+        backup.unlink(missing_ok=True)
+
+
+def _check_absent(target: Path, overwrite: bool) -> None:
+    if os.path.lexists(target) and not overwrite:
+        raise InvalidData(f"{target} exists already; replace it with --overwrite, or choose another --name.")
+
+
+def _write_files(table: Table, source: str, folder: Path) -> None:
     content = {
         "format": "metafun-table-1",
         "name": table.name,

@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from ..config import Config, load_config, with_changes
 from ..data import Table
-from ..data.table_folder import open_stored, save
+from ..data.table_folder import open_table_folder, save_table
 from ..errors import InvalidData, InvalidTask
 from ..training.run_folder import Run
 
@@ -118,8 +118,8 @@ def open_own(folder: Path, table: Table, config: Config) -> Run:
     """A run in `folder` on a table that is kept there; one that was begun with the same goes on."""
     kept = folder / "data"
     if not (kept / table.name).exists():
-        save(table, kept, "arrays")
-    same = open_stored(kept / table.name).fingerprint == table.fingerprint
+        save_table(table, kept, "arrays")
+    same = open_table_folder(kept / table.name).fingerprint == table.fingerprint
     config = with_changes(config, {"tasks.data": str(kept / table.name)}).resolved()
     if same and Run.is_free(folder / "run"):
         return Run.create(folder / "run", config)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..data import Table
 from ..data.readers import LEO_TABLES
-from ..data.table_folder import save
+from ..data.table_folder import save_table
 from ..schema import flatten, to_table
 from .items import Job
 
@@ -57,5 +57,5 @@ def smoke_data(folder: Path) -> dict[str, str]:
     splits = np.repeat(np.repeat(list(CLASSES), list(CLASSES.values())), rows).tolist()
     path = folder.resolve() / "data"
     if not (path / "smoke").exists():
-        save(Table.of("smoke", features, labels, splits), path, "random numbers")
+        save_table(Table.of("smoke", features, labels, splits), path, "random numbers")
     return dict.fromkeys(LEO_TABLES, str(path / "smoke"))

@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ..data import Table
+from ..data import Table, absolute
 from ..errors import InvalidConfig, InvalidData
 from ..model.task import Points, Task
 from ..values import Count, Positive, Real, Size
 from .base import TaskDistribution, TaskSource, check_ranges
-from .rows import absolute, choose, open_unchanged, rows_of
+from .rows import choose, open_unchanged, rows_of
 from .scaling import MeanStdScaling, TaskScaling
 
 

@@ -12,14 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
-from ..data import Table
+from ..data import Table, absolute
 from ..errors import InvalidConfig, InvalidData
 from ..model.task import Points, Task
 from ..schema import Between
 from ..values import Count, NonNegative, TrainingSplit
 from .base import TaskDistribution, TaskSource
 from .row_transforms import Pixels, RowTransform, UnitLength, unit
-from .rows import absolute, choose, open_unchanged, rows_of
+from .rows import choose, open_unchanged, rows_of
 from .scaling import UNSCALED, TaskScaling
 
 

@@ -1,8 +1,5 @@
 """Rows of a table, and random draws of them without repetition, on the device."""
 
-import os
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,11 +18,6 @@ def open_unchanged(data: str, fingerprint: str | None) -> Table:
             "evaluate with --data NAME."
         )
     return table
-
-
-def absolute(data: str) -> str:
-    """A path made absolute, so that a run works from any folder; a name stays a name."""
-    return str(Path(data).expanduser().resolve()) if os.sep in data or data.endswith(".npz") else data
 
 
 def rows_of(table: Table, *splits: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Rows as they come from a file, made into plain numbers and text, and checked."""
+"""Rows from a source file, converted to plain numbers and text, and checked."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,10 +13,16 @@ from .table import CONTROL, DTYPES, SPLITS, counted
 
 
 @dataclass(frozen=True)
-class Part:
-    """Some of the rows of a table, with the class of each and, where it is known, the split.
+class TablePart:
+    """The rows of one source file.
 
-    Names are lists: in an array of text each would take the room of the longest.
+    Names are lists: in an array of text each entry would take the memory of the longest.
+
+    Args:
+        where: the source file, for messages.
+        features: one row per example [rows, dx].
+        labels: the class of each row.
+        splits: the split of each row, or None if the source does not define it.
     """
 
     where: Path
@@ -25,49 +31,55 @@ class Part:
     splits: list[str] | None
 
 
-def checked(where: Path, features: np.ndarray, labels: list[str], splits: list[str] | None) -> Part:
-    """A part, if there is a finite row of numbers for each label and each split is one of the three."""
+def checked_part(where: Path, features: np.ndarray, labels: list[str], splits: list[str] | None) -> TablePart:
+    """A part with one finite row of numbers per label and only known splits; the arguments are its fields."""
     if features.ndim != 2 or 0 in features.shape:
         raise InvalidData(
             f"{where}: features must be [rows, columns] and not empty, but have shape {list(features.shape)}; "
-            "images become rows with X.reshape(len(X), -1)."
+            "turn images into rows with X.reshape(len(X), -1)."
         )
     for name, values in (("labels", labels), ("splits", splits)):
         if values is not None and len(values) != len(features):
-            raise InvalidData(f"{where}: {len(features):,} rows, but {len(values):,} {name}; give one a row.")
+            raise InvalidData(f"{where}: {len(features):,} rows, but {len(values):,} {name}; give one per row.")
     if strange := [name for name in set(labels) if CONTROL.search(name)]:
         raise InvalidData(f"{where}: class {min(strange)!r} has control characters; give it another name.")
     if unknown := sorted(set(splits or ()) - set(SPLITS)):
         raise InvalidData(f"{where}: {unknown[0]!r} is not a split; they are called train, val and test.")
-    return Part(where, _numbers(where, features, labels), labels, splits)
+    return TablePart(where, _to_table_dtype(where, features, labels), labels, splits)
 
 
-def text(values: Any, where: Path, name: str) -> list[str]:
-    """Names of classes or splits as text; whole numbers and bytes, as Python 2 wrote them, are names too."""
+def to_names(values: Any, where: Path, field: str) -> list[str]:
+    """Names of classes or splits as text; whole numbers and bytes, as Python 2 wrote them, are accepted too.
+
+    Args:
+        values: an array or a list, one entry per row.
+        where: the source file, for messages.
+        field: the name of the array, for messages.
+    """
     if isinstance(values, np.ndarray) and values.ndim != 1:
-        raise InvalidData(f"{where}: {name} of shape {list(values.shape)}; give one a row.")
+        raise InvalidData(f"{where}: {field} of shape {list(values.shape)}; give one per row.")
     if not isinstance(values, np.ndarray | list | tuple):
-        raise InvalidData(f"{where}: {name} must be an array or a list, not a {type(values).__name__}.")
+        raise InvalidData(f"{where}: {field} must be an array or a list, not a {type(values).__name__}.")
     entries = values.tolist() if isinstance(values, np.ndarray) else values
     try:
         try:
-            return [_name(entry, "utf-8") for entry in entries]
+            return [_to_name(entry, "utf-8") for entry in entries]
         except UnicodeDecodeError:
-            return [_name(entry, "latin1") for entry in entries]
+            return [_to_name(entry, "latin1") for entry in entries]
     except TypeError as error:
-        raise InvalidData(f"{where}: {name} must be text or whole numbers, not {error}.") from None
+        raise InvalidData(f"{where}: {field} must be text or whole numbers, not {error}.") from None
 
 
-def from_keys(values: Any, where: Path) -> tuple[list[str] | None, list[str] | None]:
-    """Splits and classes of keys `<split>-<class>-<file>`, as far as the keys have that form."""
-    fields = [key.split("-", 2) for key in text(values, where, "keys")]
+def parse_keys(values: Any, where: Path) -> tuple[list[str] | None, list[str] | None]:
+    """Splits and classes from keys `<split>-<class>-<file>`; None for what the keys do not contain."""
+    fields = [key.split("-", 2) for key in to_names(values, where, "keys")]
     if any(len(entry) < 3 for entry in fields):
         return None, None
     splits, labels = ([entry[i] for entry in fields] for i in (0, 1))
     return splits if set(splits) & set(SPLITS) else None, labels
 
 
-def _name(entry: Any, encoding: str) -> str:
+def _to_name(entry: Any, encoding: str) -> str:
     if isinstance(entry, str):
         return str(entry)
     if isinstance(entry, bytes):
@@ -75,14 +87,14 @@ def _name(entry: Any, encoding: str) -> str:
     if isinstance(entry, np.generic):
         entry = entry.item()
     if not isinstance(entry, int | float):
-        raise TypeError(type(entry).__name__)  # a list may be nested in itself: to print it would take forever
+        raise TypeError(type(entry).__name__)  # without the value: a list can contain itself, and print forever
     if not abs(entry) < 2**64 or entry != int(entry):
         raise TypeError(f"{entry:g}" if isinstance(entry, float) else "of more than 64 bits")
     return str(entry if isinstance(entry, int) else int(entry))
 
 
-def _numbers(where: Path, features: np.ndarray, labels: Sequence[str]) -> np.ndarray:
-    """One of the dtypes of tables. All rows finite, before and after."""
+def _to_table_dtype(where: Path, features: np.ndarray, labels: Sequence[str]) -> np.ndarray:
+    """Converts to one of the dtypes of tables; rows must be finite before and after."""
     if features.dtype.kind not in "biuf":
         raise InvalidData(f"{where}: features must be numbers, not {features.dtype}.")
     _check_finite(where, features, labels, "not finite")
@@ -98,6 +110,6 @@ def _check_finite(where: Path, features: np.ndarray, labels: Sequence[str], prob
     if not fine.all():
         row, bad = int(np.argmin(fine)), int(np.sum(~fine))
         raise InvalidData(
-            f"{where}: row {row} (class '{labels[row]}') is {problem} ({counted(bad, 'such rows')}); remove or mend "
+            f"{where}: row {row} (class '{labels[row]}') is {problem} ({counted(bad, 'such rows')}); remove or correct "
             f"{'it' if bad == 1 else 'them'}."
         )
