@@ -8,10 +8,10 @@ import jax
 import pytest
 
 from metafun.config import Experiment, load_config, parse_config, presets, resolve
-from metafun.values import Activation
 from metafun.errors import InvalidConfig
 from metafun.model.nn import ACTIVATIONS, count_parameters
 from metafun.schema import to_table
+from metafun.values import Activation
 
 
 @pytest.mark.parametrize("preset", presets())
@@ -64,8 +64,8 @@ def test_the_papers_training_is_what_the_paper_says():
         ("model.update.layers=1000000000", "model.update.layers = 1000000000, but it must be between 1 and 100."),
         ("model.loss.min_std=2", "model.loss.min_std = 2, but it must be between 0 and 1."),
         ("training.seeds=3", "training.seeds = 3, but it must be a list."),
-        ("training.seeds=[]", "training.seeds = [], but it must name at least one seed"),
-        ("training.seeds=[1,1]", "training.seeds = [1, 1], but it must name at least one seed, and none twice"),
+        ("training.seeds=[]", "training.seeds = []; name at least one seed"),
+        ("training.seeds=[1,1]", "training.seeds = [1, 1]; name at least one seed, and none twice"),
         ("training.seeds=[4294967296]", "training.seeds[0] = 4294967296, but it must be between 0 and"),
         ("training.seeds=[-1]", "training.seeds[0] = -1, but it must be between 0 and"),
         ("training.chunk=300", "training.validate_every = 5000 must be a multiple of training.chunk = 300"),
@@ -201,7 +201,7 @@ def test_multiview_differs_in_the_data_alone(preset):
         ("tasks.train_on=[]", "tasks.train_on = []; it must name splits, none of them twice"),
         ('tasks.train_on=["trian"]', "tasks.train_on[0] = 'trian' is not known; did you mean 'train'?"),
         ('tasks.train_on=["test"]', "tasks.train_on[0] = 'test' is not known"),
-        ("training.stop=5000", "training.stop = 5000 lies beyond training.steps = 4000."),
+        ("training.stop=5000", "training.stop = 5000 exceeds training.steps = 4000."),
     ],
 )
 def test_a_bad_setting_of_a_classifier_is_refused(setting, message):
@@ -222,7 +222,7 @@ def test_a_model_for_features_not_yet_known_is_not_built():
 
 def test_ways_are_for_classification():
     config = load_config("sinusoid", ["evaluation.ways=[5]"])
-    with pytest.raises(InvalidConfig, match="evaluation.ways is for episodes"):
+    with pytest.raises(InvalidConfig, match=r"evaluation\.ways is for episodes"):
         next(resolve(config).test_tasks())
 
 

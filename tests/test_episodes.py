@@ -102,7 +102,8 @@ def test_the_table_stays_as_it_was_stored(dtype):
 def test_noise_has_the_length_it_is_given():
     table = clusters(dx=400, spread=0.0, rows=3)
     clean, noisy = (
-        Episodes.over(table, ["train"], ways=4, shots=1, queries=1, transform=UnitLength(noise)) for noise in (0.0, 0.75)
+        Episodes.over(table, ["train"], ways=4, shots=1, queries=1, transform=UnitLength(noise))
+        for noise in (0.0, 0.75)
     )
     a, b = (sample(tasks, 50).context.x for tasks in (clean, noisy))
     # |x + e|² = 1 + 0.75² for a direction e that is nearly orthogonal to x: the cosine to the clean row is 1/1.25.
@@ -114,8 +115,8 @@ def test_noise_has_the_length_it_is_given():
     ("sizes", "message"),
     [
         (dict(ways=4, shots=1, queries=1), "'numbered', train: 4 ways need as many classes, and there are 3"),
-        (dict(ways=2, shots=0, queries=1), "shots must be at least 1"),
-        (dict(ways=2, shots=3, queries=3), r"need 3 \+ 3 rows of a class, which these do not have: 'c1' \(5\);"),
+        (dict(ways=2, shots=0, queries=1), "every class needs at least one context row"),
+        (dict(ways=2, shots=3, queries=3), r"need 3 \+ 3 rows of each class; these have fewer: 'c1' \(5\);"),
         (dict(ways=2, shots=3, queries=5), r"'c0' \(7\), 'c1' \(5\);"),
     ],
 )

@@ -76,7 +76,9 @@ def configuration(folder, *settings, preset="omniglot-5way-1shot"):
 
 def test_a_turned_class_is_a_class():
     table = drawings()
-    episodes = Episodes.over(table, ["train"], ways=3, shots=1, queries=2, transform=Pixels((SIDE, SIDE), rotations=True))
+    episodes = Episodes.over(
+        table, ["train"], ways=3, shots=1, queries=2, transform=Pixels((SIDE, SIDE), rotations=True)
+    )
     turns = set()
     for seed in range(30):
         key = jax.random.key(seed)

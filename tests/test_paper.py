@@ -9,10 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 from examples import quick
-from metafun.cli import app, running
+from metafun.cli import app
 from metafun.errors import Diverged, InvalidConfig, InvalidResults
 from metafun.files import locked
-from metafun.paper import ITEMS, Address, Results, load_item, plan
+from metafun.paper import ITEMS, Address, Results, load_item, plan, runner
 from tools.report.__main__ import main as report
 from tools.report.paper_page import render_paper_page
 
@@ -79,10 +79,10 @@ def test_nothing_is_measured_twice(one_row):
 
 
 def test_interrupted_it_goes_on_where_it_was(tmp_path, monkeypatch):
-    measure = running.measure
+    measure = runner.measure
     with monkeypatch.context() as patch:
         calls = iter([measure])
-        patch.setattr(running, "measure", lambda run: next(calls, interrupt)(run))
+        patch.setattr(runner, "measure", lambda run, console: next(calls, interrupt)(run, console))
         assert smoke(tmp_path, "table1").exit_code == 130
     assert len(Results(tmp_path / "results").lines) == 1
     trained = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("checkpoint.safetensors")}
@@ -97,7 +97,7 @@ def test_interrupted_it_goes_on_where_it_was(tmp_path, monkeypatch):
     ]
 
 
-def interrupt(run):
+def interrupt(run, console):
     raise KeyboardInterrupt
 
 
@@ -131,12 +131,12 @@ def test_a_whole_line_without_an_end_counts(one_row):
 
 
 def test_one_that_diverges_leaves_the_rest_alone(tmp_path, monkeypatch):
-    def train(run, title="training"):
+    def train(run, console):
         raise Diverged("the loss became nan")
 
-    monkeypatch.setattr(running, "train", train)
+    monkeypatch.setattr(runner, "train", train)
     done = smoke(tmp_path, "table1")
-    assert done.exit_code == 0 and "left out: the loss became nan" in done.stderr and "2 trainings" in done.stderr
+    assert done.exit_code == 0 and "skipped: the loss became nan" in done.stderr and "2 trainings" in done.stderr
 
 
 def test_two_at_once_share_the_work(one_row):
@@ -144,7 +144,7 @@ def test_two_at_once_share_the_work(one_row):
     with locked(one_row / "runs" / before[0].job):
         (one_row / "results" / "paper.jsonl").unlink()
         second = smoke(one_row, "table1", "--only", "original MAML")
-    assert second.exit_code == 0 and "another process is at it" in second.stderr
+    assert second.exit_code == 0 and "another process is measuring it" in second.stderr
     assert not Results(one_row / "results").lines, "what the first is measuring is left to it"
 
 
@@ -165,14 +165,14 @@ def test_what_is_not_in_the_paper(tmp_path):
         refused = metafun("reproduce", *arguments, "--results", tmp_path / "r", "--out", tmp_path / "o")
         assert refused.exit_code == 2 and message in refused.stderr, refused.output
     kept = metafun("reproduce", "table1", "--smoke")
-    assert kept.exit_code == 2 and "a folder of its own" in kept.stderr
+    assert kept.exit_code == 2 and "give it another folder" in kept.stderr
 
 
 def test_data_that_are_not_here_leave_the_rest_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("METAFUN_DATA", str(tmp_path / "none"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     done = metafun("reproduce", "table2", "--only", "LEO", "--results", tmp_path / "r", "--out", tmp_path / "o")
-    assert done.exit_code == 0 and "2 trainings were left out" in done.stderr, done.output
+    assert done.exit_code == 0 and "2 trainings were skipped" in done.stderr, done.output
     assert not Results(tmp_path / "r").lines
 
 

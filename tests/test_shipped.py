@@ -10,9 +10,8 @@ import pytest
 from metafun import MetaFunClassifier, MetaFunRegressor
 from metafun.data import open_table
 from metafun.estimators.trained import SHIPPED, locate
-from metafun.training.checkpoint import Checkpoint
-from metafun.training.session import load_models
 from metafun.training.evaluation import evaluate
+from metafun.training.session import load_models
 
 ROOT = Path(__file__).parent.parent
 TASKS = 400

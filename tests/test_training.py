@@ -44,7 +44,7 @@ def test_the_number_of_devices_does_not_matter(monkeypatch):
         pytest.skip("needs two devices")
     assert task_mesh(4).size > 1
     _, many, _ = train()
-    monkeypatch.setattr(metafun.training, "task_mesh", lambda tasks: Mesh(jax.local_devices()[:1], (AXIS,)))
+    monkeypatch.setattr(metafun.training.trainer, "task_mesh", lambda tasks: Mesh(jax.local_devices()[:1], (AXIS,)))
     _, one, _ = train()
     np.testing.assert_allclose(many.parameters, one.parameters, atol=1e-5)
 
