@@ -26,7 +26,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from ..errors import InvalidResults
-from ..estimators.base import MetaFunClassifier, MetaFunRegressor
+from ..estimators import MetaFunClassifier, MetaFunRegressor
 from ..estimators.trained import locate
 from ..files import write_atomically
 from ..model.likelihoods import BINS, calibration_error

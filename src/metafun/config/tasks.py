@@ -21,6 +21,7 @@ class AsTrained:
     """Tasks whose inputs and outputs are always given in the same way, and have as many columns as in training."""
 
     accepts_any_table = False
+    image: tuple[int, int] | None = None
 
     def frame(self: Any, X: np.ndarray, Y: np.ndarray | None) -> TaskScaling:
         """What is done to the rows of a context and to all that is asked with it."""
@@ -193,7 +194,7 @@ class AnyTableConfig:
 
     trained_on = tested_on = "new tables"
     accepts_any_table = True
-    inputs = output_bounds = None
+    image = inputs = output_bounds = None
 
     @property
     def problem(self) -> str:
