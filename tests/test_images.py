@@ -20,7 +20,7 @@ from metafun.data.table_folder import save_table
 from metafun.embeddings.base import Embedded
 from metafun.embeddings.convolutional import ConvNet
 from metafun.errors import InvalidConfig, InvalidData
-from metafun.estimators.base import rows_at_once
+from metafun.estimators.padding import rows_at_once
 from metafun.plots import draw
 from metafun.schema import to_table
 from metafun.tasks import Episodes

@@ -1,12 +1,15 @@
-"""Training on arrays of one's own: a table is made of them, some tasks or classes held out, and a run trains on it."""
+"""Meta-training on a user's arrays: build a table, hold out some tasks or classes, train a run on it."""
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
+from rich.console import Console
 from sklearn.utils import check_X_y
 from sklearn.utils.multiclass import check_classification_targets
 
@@ -14,38 +17,86 @@ from ..config import Config, load_config, with_changes
 from ..data import Table
 from ..data.table_folder import open_table_folder, save_table
 from ..errors import InvalidData, InvalidTask
+from ..training.progress import watched
 from ..training.run_folder import Run
+from .trained import Trained, open_trained
 
-# Of the tasks or classes; they tell when to stop.
-HELD_OUT = 0.2
-LARGEST = 1e18
-MOST_POINTS, MOST_WAYS, MOST_SHOTS, MOST_QUERIES = 64, 5, 5, 5
+# Share of the tasks or classes that is held out for validation.
+VALIDATION_SHARE = 0.2
+# Sums of squares of smaller numbers are finite in float32.
+MAX_MAGNITUDE = 1e18
+MAX_POINTS, MAX_WAYS, MAX_SHOTS, MAX_QUERIES = 64, 5, 5, 5
 
 
-def regression_table(
+class MetaFitOptions(TypedDict, total=False):
+    """Keyword arguments that both `meta_fit` methods accept.
+
+    Args:
+        steps: training steps; default: as in the preset ("collected" or "own-features").
+        settings: further settings of the run, such as {"model.iterations": 3}.
+        folder: folder to train in, where an interrupted training resumes; default: a temporary one.
+        seed: seed of the training and of the choice of held-out tasks or classes; default: 0.
+        progress: show progress on stderr; default: True.
+    """
+
+    steps: int | None
+    settings: Mapping[str, Any] | None
+    folder: str | Path | None
+    seed: int
+    progress: bool
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """A table to meta-train on, and the preset for it.
+
+    Args:
+        table: rows grouped by task or class, in the splits train and val.
+        preset: name of the preset.
+        sizes: settings of the preset that depend on the table.
+    """
+
+    table: Table
+    preset: str
+    sizes: Mapping[str, Any]
+
+    def config(self, settings: Mapping[str, Any]) -> Config:
+        """The configuration of a run; the user's `settings` take precedence over `sizes`."""
+        return load_config(self.preset, (), {**self.sizes, **settings})
+
+
+def regression_data(
     tasks: Iterable[tuple[ArrayLike, ArrayLike]], seed: int = 0, names: Sequence[str] | None = None
-) -> tuple[Table, int]:
-    """Rows (x, y) grouped by task, and how many of the columns are outputs. `names` are for messages."""
+) -> TrainingData:
+    """Rows (x, y) grouped by task.
+
+    Args:
+        tasks: pairs (X [n, dx], y [n] or [n, dy]); n may differ between tasks.
+        seed: seed of the choice of held-out tasks.
+        names: names of the tasks in error messages; default: their positions.
+    """
     try:
         tasks = list(tasks)
     except TypeError:
         raise InvalidTask(f"tasks must be a list of pairs (X, y), not a {type(tasks).__name__}.") from None
     if len(tasks) < 3:
-        raise InvalidTask(f"{len(tasks)} tasks came; learning to learn takes many, and at least 3.")
-    blocks = [_task(names[i] if names else i, task) for i, task in enumerate(tasks)]
-    sizes = {(x.shape[1], y.shape[1]) for x, y in blocks}
-    if len(sizes) > 1:
+        raise InvalidTask(f"got {len(tasks)} tasks; meta-learning needs many, at least 3.")
+    blocks = [_check_task(names[i] if names else i, task) for i, task in enumerate(tasks)]
+    shapes = {(x.shape[1], y.shape[1]) for x, y in blocks}
+    if len(shapes) > 1:
         raise InvalidTask(
-            f"all tasks must have as many inputs and outputs; {sorted(sizes)} came, as (inputs, outputs)."
+            f"all tasks must have the same number of inputs and outputs; got {sorted(shapes)} as (inputs, outputs)."
         )
-    rows = _moderate(np.concatenate([np.concatenate(block, axis=1) for block in blocks]))
+    rows = _bounded_float32(np.concatenate([np.concatenate(block, axis=1) for block in blocks]))
     counts = [len(x) for x, _ in blocks]
     labels = np.repeat([f"{i:06}" for i in range(len(blocks))], counts).tolist()
-    splits = np.repeat(_hold_out(len(blocks), 1, seed), counts).tolist()
-    return Table.of("tasks", rows, labels, splits), blocks[0][1].shape[1]
+    splits = np.repeat(_assign_splits(len(blocks), 1, seed), counts).tolist()
+    most = min(MAX_POINTS, max(counts) - 1)
+    sizes = {"tasks.outputs": blocks[0][1].shape[1], "tasks.context": [1, most], "tasks.targets": most}
+    return TrainingData(Table.of("tasks", rows, labels, splits), "collected", sizes)
 
 
-def _task(name: int | str, task: tuple[ArrayLike, ArrayLike]) -> tuple[np.ndarray, np.ndarray]:
+def _check_task(name: int | str, task: tuple[ArrayLike, ArrayLike]) -> tuple[np.ndarray, np.ndarray]:
     try:
         x, y = task
         x, y = check_X_y(x, y, dtype=float, multi_output=True, y_numeric=True, ensure_min_samples=2)
@@ -54,58 +105,58 @@ def _task(name: int | str, task: tuple[ArrayLike, ArrayLike]) -> tuple[np.ndarra
     return x, np.reshape(y, (len(y), -1))
 
 
-def classification_table(X: ArrayLike, y: ArrayLike, seed: int = 0) -> Table:
-    """Rows grouped by class."""
+def classification_data(X: ArrayLike, y: ArrayLike, seed: int = 0) -> TrainingData:
+    """Rows grouped by class.
+
+    Args:
+        X: inputs, [n, dx].
+        y: labels, [n].
+        seed: seed of the choice of held-out classes.
+    """
     x, labels = check_X_y(X, y, dtype=float)
     check_classification_targets(labels)
     names, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
     if len(names) < 4:
-        raise InvalidTask(f"y has {len(names)} classes; learning to tell classes apart takes many, and at least 4.")
+        raise InvalidTask(f"y has {len(names)} classes; meta-learning needs many, at least 4.")
     if counts.min() < 2:
         small = names[counts.argmin()]
-        raise InvalidTask(f"class '{small}' has one row; a class needs two, one to learn from and one to be judged on.")
-    splits = np.array(_hold_out(len(names), 2, seed))[codes].tolist()
-    return Table.of("classes", _moderate(x), [f"{code:06}" for code in codes], splits)
+        raise InvalidTask(
+            f"class '{small}' has one row; a class needs at least two, one for context and one for target."
+        )
+    splits = np.array(_assign_splits(len(names), 2, seed))
+    shots = max(1, min(MAX_SHOTS, int(counts.min()) // 2))
+    sizes = {
+        "tasks.ways": min(MAX_WAYS, *(int((splits == split).sum()) for split in ("train", "val"))),
+        "tasks.shots": shots,
+        "tasks.queries": min(MAX_QUERIES, int(counts.min()) - shots),
+    }
+    table = Table.of("classes", _bounded_float32(x), [f"{code:06}" for code in codes], splits[codes].tolist())
+    return TrainingData(table, "own-features", sizes)
 
 
-def _moderate(rows: np.ndarray) -> np.ndarray:
-    """In single precision, if that can hold the numbers and what is computed of them."""
-    if not np.abs(rows).max() < LARGEST:
-        raise InvalidTask(f"numbers of {LARGEST:g} and more are too large to compute with; scale them.")
+def _bounded_float32(rows: np.ndarray) -> np.ndarray:
+    """The rows in float32, if squares of their numbers are finite."""
+    if not np.abs(rows).max() < MAX_MAGNITUDE:
+        raise InvalidTask(f"numbers of {MAX_MAGNITUDE:g} and more are too large to compute with; scale them.")
     return rows.astype(np.float32)
 
 
-def _hold_out(count: int, least: int, seed: int) -> list[str]:
-    """For each task or class, whether it is trained on or held out."""
-    # Of few classes more: tasks of two would be too easy to tell a good model from a better one.
-    held = max(least, round(HELD_OUT * count), min(MOST_WAYS, count // 3))
+def _assign_splits(count: int, least: int, seed: int) -> list[str]:
+    """ "train" or "val" for each of `count` tasks or classes, with at least `least` in val."""
+    # A larger share of few classes: validation tasks of only two classes hardly tell models apart.
+    held_out = max(least, round(VALIDATION_SHARE * count), min(MAX_WAYS, count // 3))
     order = np.random.default_rng(seed).permutation(count)
-    return np.where(order < held, "val", "train").tolist()
+    return np.where(order < held_out, "val", "train").tolist()
 
 
-def regression_config(table: Table, outputs: int, settings: Mapping[str, Any]) -> Config:
-    most = max(rows.count for rows in table.classes)
-    sizes = {
-        "tasks.outputs": outputs,
-        "tasks.context": [1, min(MOST_POINTS, most - 1)],
-        "tasks.targets": min(MOST_POINTS, most - 1),
-    }
-    return load_config("collected", (), {**sizes, **settings})
+def run_settings(steps: int | None, seed: int, settings: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The settings of a run; `steps` also sets a warm-up of 5% and a validation after each tenth.
 
-
-def classification_config(table: Table, settings: Mapping[str, Any]) -> Config:
-    least = min(rows.count for rows in table.classes)
-    shots = max(1, min(MOST_SHOTS, least // 2))
-    sizes = {
-        "tasks.ways": min(MOST_WAYS, *(len(table.split(split)) for split in ("train", "val"))),
-        "tasks.shots": shots,
-        "tasks.queries": min(MOST_QUERIES, least - shots),
-    }
-    return load_config("own-features", (), {**sizes, **settings})
-
-
-def chosen(steps: int | None, seed: int, settings: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Settings of a run; a short one has a short warm-up, and its ten chunks each end with a validation."""
+    Args:
+        steps: training steps, or None for those of the preset.
+        seed: seed of the training.
+        settings: a user's settings, which take precedence.
+    """
     found: dict[str, Any] = {"training.seeds": [seed]}
     if steps is not None:
         chunk = max(1, steps // 10)
@@ -114,8 +165,34 @@ def chosen(steps: int | None, seed: int, settings: Mapping[str, Any] | None) -> 
     return {**found, **(settings or {})}
 
 
-def open_own(folder: Path, table: Table, config: Config) -> Run:
-    """A run in `folder` on a table that is kept there; one that was begun with the same goes on."""
+def meta_train(
+    make_data: Callable[[int], TrainingData],
+    *,
+    steps: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+    folder: str | Path | None = None,
+    seed: int = 0,
+    progress: bool = True,
+) -> Trained:
+    """Trains a model on the data that `make_data` gives for a seed; the options are those of `MetaFitOptions`."""
+    data = make_data(seed)
+    config = data.config(run_settings(steps, seed, settings))
+    with tempfile.TemporaryDirectory(prefix="metafun-") as temporary:
+        run = open_training(Path(folder or temporary), data.table, config)
+        console = Console(stderr=True, soft_wrap=True, highlight=False, quiet=not progress)
+        for _ in watched(run, console, "meta-training"):
+            pass
+        return open_trained(run.path)
+
+
+def open_training(folder: Path, table: Table, config: Config) -> Run:
+    """Starts a run in a folder that also keeps its table, or resumes the run there if data and settings agree.
+
+    Args:
+        folder: the folder; the run goes to `run` in it and the table to `data`.
+        table: the data.
+        config: the configuration.
+    """
     kept = folder / "data"
     if not (kept / table.name).exists():
         save_table(table, kept, "arrays")
@@ -130,8 +207,8 @@ def open_own(folder: Path, table: Table, config: Config) -> Run:
     return Run(folder / "run")
 
 
-def remove_own(folder: Path) -> None:
-    """What `open_own` made, and nothing else."""
+def remove_training(folder: Path) -> None:
+    """Removes what `open_training` made, and nothing else."""
     if (folder / "run" / "config.toml").is_file():
         Run(folder / "run").clear()
         for name in ("run", "data"):

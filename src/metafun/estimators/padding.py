@@ -1,20 +1,30 @@
-"""Rows from outside in the few sizes, and in the precision, that programs are compiled for."""
+"""Rows of any number as float32 arrays of a few sizes, because a program is compiled for each size."""
+
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..embeddings.base import Embedded
+from ..model.learner import Learner
+from ..training.evaluation import MAX_FLOATS
+
+# Bounds the memory of a prediction.
+MAX_ROWS_AT_ONCE = 4096
+
 
 def padded_size(n: int) -> int:
-    """A multiple of 8, of which there are four at most for each doubling: little is compiled or computed in vain.
+    """The multiple of 8 to which n rows are padded; there are at most four sizes between n and 2n.
 
-    Processors take rows in blocks; in what is left over the last digit may differ, and would tell where a row stood.
+    Processors compute rows in blocks of 8 or fewer. Rounding differs in an incomplete block, so without full blocks the
+    last digit of a prediction would depend on the position of its row.
     """
     step = max(8, 1 << max(0, n.bit_length() - 3))
     return max(step, -(-n // step) * step)
 
 
 def to_float32(values: NDArray, name: str) -> NDArray:
-    """In the precision of the model."""
+    """Converts `values` to float32, or raises an error about `name` if they are too large."""
     with np.errstate(over="ignore"):
         rounded = np.asarray(values, np.float32)
     if np.isinf(rounded).any():
@@ -23,7 +33,26 @@ def to_float32(values: NDArray, name: str) -> NDArray:
 
 
 def pad_rows(rows: NDArray, size: int) -> NDArray:
-    """With rows of zeros behind them."""
-    found = np.zeros((size, rows.shape[1]), np.float32)
-    found[: len(rows)] = rows
-    return found
+    """Appends rows of zeros up to `size` rows."""
+    padded = np.zeros((size, rows.shape[1]), np.float32)
+    padded[: len(rows)] = rows
+    return padded
+
+
+def rows_at_once(model: Learner) -> int:
+    """The number of rows that `model` predicts at a time within the memory bound."""
+    floats_per_row = model.embedding.peak_floats_per_row() if isinstance(model, Embedded) else 0
+    return max(1, min(MAX_ROWS_AT_ONCE, MAX_FLOATS // max(floats_per_row, 1)))
+
+
+def padded_chunks(rows: NDArray, scale: Callable[[NDArray], NDArray], most: int) -> Iterator[tuple[NDArray, int]]:
+    """Scaled and padded chunks of X, each with its number of rows before padding.
+
+    Args:
+        rows: X, [m, dx].
+        scale: maps rows of X to the inputs of the model.
+        most: the largest number of rows in a chunk.
+    """
+    for start in range(0, len(rows), most):
+        chunk = to_float32(scale(rows[start : start + most]), "X")
+        yield pad_rows(chunk, min(padded_size(len(chunk)), most)), len(chunk)

@@ -1,7 +1,7 @@
-"""A trained model as one object: shipped with the package, in a file or a run folder, or just trained."""
+"""A trained model as one object: shipped with the package, read from a file or run folder, or just trained."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from importlib import resources
 from pathlib import Path
@@ -26,33 +26,46 @@ SHIPPED = ("sinusoid", "gp-rbf", "glyphs", "tables-regression", "tables-classifi
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """One model, and the configuration that says what its inputs and outputs are."""
+    """One trained model.
+
+    Args:
+        config: its configuration; `config.tasks` describes inputs and outputs.
+        model: the model of one seed.
+        record: the record in the header of its checkpoint, if it was read from one.
+    """
 
     config: Config
     model: Learner
+    record: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def encode(self) -> Callable[..., Any]:
-        """The representation of a context x, y, mask."""
+        """Compiled: context x [n, dx], y [n, dy], mask [n] -> representation."""
         return self._compiled(lambda model, x, y, mask: model.encode(Points(x, y, mask)))
 
     @cached_property
     def predict(self) -> Callable[..., Any]:
-        """The prediction from a representation at x."""
+        """Compiled: representation, x [m, dx] -> predictive distribution."""
         return self._compiled(lambda model, representation, x: model.predict(representation, x))
 
     @cached_property
     def probabilities(self) -> Callable[..., Any]:
-        """Those of the classes, from a representation at x."""
+        """Compiled: representation, x [m, dx] -> class probabilities [m, k]."""
         return self._compiled(lambda model, representation, x: model.predict(representation, x).probabilities)
 
     def _compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Compiled once for each shape. Taking the model apart at every call would take longer than some calls."""
+        # The model is partitioned once: doing so at every call would take longer than some calls.
         arrays, rest = eqx.partition(self.model, eqx.is_array)
         return partial(jax.jit(lambda arrays, *others: function(eqx.combine(arrays, rest), *others)), arrays)
 
     def save(self, path: Path, extra: Mapping[str, Any] | None = None, record: Mapping[str, Any] | None = None) -> None:
-        """A checkpoint of this model alone, with `extra` groups of arrays beside it."""
+        """Writes a checkpoint of this model alone.
+
+        Args:
+            path: the file to write.
+            extra: further groups of arrays, by name.
+            record: values for the header, as JSON.
+        """
         model = jax.tree.map(lambda leaf: leaf[None] if checkpoint.is_array(leaf) else leaf, self.model)
         checkpoint.save(path, self.config, {"best": model, **(extra or {})}, record or {})
 
@@ -60,7 +73,7 @@ class Trained:
         return f"<{count_parameters(self.model):,} parameters, trained on {self.config.tasks.trained_on}>"
 
     def __deepcopy__(self, memo: Any) -> "Trained":
-        return self  # nothing in it can change
+        return self  # immutable
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self.config.to_toml(), checkpoint.arrays("best", self.model))
@@ -72,7 +85,7 @@ def _rebuild(config: str, arrays: Mapping[str, np.ndarray]) -> Trained:
 
 
 def open_trained(source: "Trained | str | Path") -> Trained:
-    """A shipped model by its name, or one from a run folder or a checkpoint's file."""
+    """Opens a shipped model by name, or one in a run folder or checkpoint file."""
     if isinstance(source, Trained):
         return source
     path = locate(source)
@@ -80,10 +93,10 @@ def open_trained(source: "Trained | str | Path") -> Trained:
 
 
 def locate(source: str | Path) -> Path:
-    """The file of a checkpoint."""
+    """The checkpoint file of a shipped model, a run folder or a file."""
     path = Path(source)
     if path.is_dir():
-        inside = path / "run"  # of a folder that `meta_fit` or `metafun fit` trained in
+        inside = path / "run"  # `meta_fit` and `metafun fit` train in this subfolder
         return Run(inside if (inside / "config.toml").is_file() else path).checkpoint_file
     if path.is_file():
         return path
@@ -96,7 +109,12 @@ def locate(source: str | Path) -> Path:
     )
 
 
-# Files are read again only if they have changed: `fit` must not wait for the disk.
+def read_group(source: str | Path, group: str) -> dict[str, np.ndarray]:
+    """The arrays of a group in a checkpoint, by name; empty if it has no such group."""
+    return checkpoint.read_arrays(locate(source), group)
+
+
+# A file is read again only if it has changed: `fit` must not wait for the disk.
 @lru_cache(maxsize=8)
 def _open(path: Path, changed: int, size: int) -> Trained:
     config, record = checkpoint.read_header(path)
@@ -105,4 +123,4 @@ def _open(path: Path, changed: int, size: int) -> Trained:
     model = checkpoint.load_model(path)
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(eqx.filter(model, eqx.is_inexact_array))):
         raise InvalidCheckpoint(f"{path} has parameters that are not finite; train the model again.")
-    return Trained(replace(config, training=training), model)
+    return Trained(replace(config, training=training), model, record)

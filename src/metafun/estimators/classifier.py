@@ -1,0 +1,85 @@
+"""Few-shot classification with the conventions of scikit-learn."""
+
+from typing import ClassVar, Self, Unpack
+
+import jax
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+
+from .base import FewShotEstimator
+from .meta_fit import MetaFitOptions, classification_data, meta_train
+from .saving import SavedContext
+from .trained import Trained
+
+
+class MetaFunClassifier(ClassifierMixin, FewShotEstimator):
+    """Few-shot classification with any labels, any number of classes and a few rows of each.
+
+    After `fit`, `X_` [n, dx] and `y_` [n] hold the context and `classes_` [k] its labels in sorted order.
+    """
+
+    problem: ClassVar[str] = "classification"
+    _y_checks: ClassVar[dict[str, bool]] = {}
+    classes_: NDArray
+
+    def meta_fit(self, X: ArrayLike, y: ArrayLike, **options: Unpack[MetaFitOptions]) -> Self:
+        """Trains a model to distinguish classes that it has not seen; it becomes this estimator's `checkpoint`.
+
+        Some of the classes are held out, and validation on them decides when to stop.
+
+        Args:
+            X: inputs, [n, dx].
+            y: labels, [n], of at least 4 classes with at least 2 rows each.
+            **options: `steps`, `settings`, `folder`, `seed` and `progress`, see `MetaFitOptions`.
+        """
+        return self._use(meta_train(lambda seed: classification_data(X, y, seed), **options))
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
+        """Adds rows to the context, or starts one.
+
+        Args:
+            X: inputs of the new rows, [n, dx].
+            y: labels of the new rows, [n]; new classes may appear at any time.
+            classes: ignored; scikit-learn passes it to classifiers that need all classes in advance.
+        """
+        return super().partial_fit(X, y)
+
+    def predict_proba(self, X: ArrayLike) -> NDArray:
+        """Class probabilities, [m, k], in the order of `classes_`.
+
+        Args:
+            X: inputs, [m, dx].
+        """
+        chunks = [
+            np.asarray(self.trained_.probabilities(self.representation_, x))[:n, : len(self.classes_)]
+            for x, n in self._chunks(X)
+        ]
+        return np.concatenate(chunks)
+
+    def predict(self, X: ArrayLike) -> NDArray:
+        """The most probable class of each row, [m].
+
+        Args:
+            X: inputs, [m, dx].
+        """
+        # Before `classes_`: scikit-learn expects NotFittedError from here.
+        most_probable = self.predict_proba(X).argmax(1)
+        return self.classes_[most_probable]
+
+    def _fit_context(self, trained: Trained, X: NDArray, y: NDArray) -> Self:
+        check_classification_targets(y)
+        classes, codes = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(f"y has one class only, '{classes[0]}'; a classifier needs rows of two or more.")
+        self._encode_context(trained, trained.config.tasks.frame(X, None), X, y, np.eye(len(classes))[codes])
+        self.classes_ = classes
+        return self
+
+    def _predict_traceable(self, x: jax.Array) -> jax.Array:
+        return self.trained_.probabilities(self.representation_, self.scaling_.inputs(x))[:, : len(self.classes_)]
+
+    def _saved_context(self) -> SavedContext:
+        codes = np.searchsorted(self.classes_, self.y_)
+        return SavedContext(self.X_, codes, self.classes_.tolist(), self._columns)

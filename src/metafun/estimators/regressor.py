@@ -1,0 +1,138 @@
+"""Few-shot regression with the conventions of scikit-learn."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self, Unpack
+
+import equinox as eqx
+import jax
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_random_state, column_or_1d
+
+from ..model.likelihoods import Gaussian
+from ..model.stochastic import StochasticMetaFun
+from ..tasks.scaling import OUTPUT_CLIP
+from .base import FewShotEstimator, warn_out_of_range
+from .meta_fit import MetaFitOptions, meta_train, regression_data
+from .saving import SavedContext
+from .trained import Trained
+
+_sample_functions = eqx.filter_jit(lambda model, representation, x, key, n: model.functions(representation, x, key, n))
+
+
+class MetaFunRegressor(RegressorMixin, FewShotEstimator):
+    """Few-shot regression: the rows given to `fit` are the context of a task like those the model was trained on.
+
+    After `fit`, `X_` [n, dx] and `y_` [n] or [n, dy] hold the context.
+    """
+
+    problem: ClassVar[str] = "regression"
+    _y_checks: ClassVar[dict[str, bool]] = {"y_numeric": True, "multi_output": True}
+
+    def meta_fit(self, tasks: Sequence[tuple[ArrayLike, ArrayLike]], **options: Unpack[MetaFitOptions]) -> Self:
+        """Trains a model on many tasks; it becomes this estimator's `checkpoint`.
+
+        Some of the tasks are held out, and validation on them decides when to stop.
+
+        Args:
+            tasks: at least 3 pairs (X [n, dx], y [n] or [n, dy]); n may differ between tasks.
+            **options: `steps`, `settings`, `folder`, `seed` and `progress`, see `MetaFitOptions`.
+        """
+        return self._use(meta_train(lambda seed: regression_data(tasks, seed), **options))
+
+    def predict(self, X: ArrayLike, return_std: bool = False) -> NDArray | tuple[NDArray, NDArray]:
+        """The predictive mean, in the shape of y: [m] or [m, dy].
+
+        Args:
+            X: inputs, [m, dx].
+            return_std: return (mean, standard deviation), both in the shape of y.
+        """
+        if return_std:
+            self._require_std()
+        predictions = [(self.trained_.predict(self.representation_, x), n) for x, n in self._chunks(X)]
+        scale = self.scaling_.outputs
+        mean = self._in_shape_of_y([scale.back(np.asarray(p.mean, float)[:n]) for p, n in predictions])
+        if not return_std:
+            return mean
+        return mean, self._in_shape_of_y([np.asarray(p.std, float)[:n] * scale.deviation for p, n in predictions])
+
+    def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Any = None) -> NDArray:
+        """Samples of the outputs, [m, n_samples] or [m, dy, n_samples]; a stochastic model samples whole functions.
+
+        Args:
+            X: inputs, [m, dx].
+            n_samples: number of samples.
+            random_state: a seed, a NumPy RandomState, or None for NumPy's global one.
+        """
+        self._require_std()
+        if n_samples < 0:
+            raise ValueError(f"n_samples = {n_samples} must not be negative.")
+        key = jax.random.key(check_random_state(random_state).randint(2**31 - 1))
+        chunks = []
+        for x, n in self._chunks(X):
+            model = self.trained_.model
+            if isinstance(model, StochasticMetaFun):
+                # The same key, so the same z and the same functions, in every chunk.
+                values = _sample_functions(model, self.representation_, x, key, n_samples).mean
+            else:
+                key, key_chunk = jax.random.split(key)
+                values = self.trained_.predict(self.representation_, x).sample(key_chunk, n_samples)
+            values = self.scaling_.outputs.back(np.asarray(values, float)[:, :n])
+            chunks.append(np.moveaxis(values, 0, -1))
+        return self._in_shape_of_y(chunks)
+
+    @property
+    def predicts_std(self) -> bool:
+        """Whether the model predicts a standard deviation."""
+        self._ensure_encoded()
+        return isinstance(self.trained_.model.likelihood, Gaussian)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = not self._accepts_any_table()
+        return tags
+
+    def _fit_context(self, trained: Trained, X: NDArray, y: NDArray) -> Self:
+        if y.dtype.kind not in "biuf":
+            raise ValueError(f"y must be numbers, not {y.dtype}.")
+        outputs, tasks = np.reshape(y, (len(y), -1)).astype(float), trained.config.tasks
+        if tasks.accepts_any_table and outputs.shape[1] == 1:
+            y = column_or_1d(y, warn=True)
+        if outputs.shape[1] != tasks.sizes[1]:
+            raise ValueError(
+                f"y has {outputs.shape[1]} outputs, but the model has {tasks.sizes[1]}; scikit-learn's "
+                "MultiOutputRegressor takes a model for each."
+            )
+        warn_out_of_range("y", outputs, tasks.output_bounds, "TransformedTargetRegressor and StandardScaler")
+        scaling = tasks.frame(X, outputs)
+        scaled = scaling.outputs(outputs)
+        if tasks.accepts_any_table and (far := int((abs(scaled) >= OUTPUT_CLIP).sum())):
+            warnings.warn(
+                f"{far} of {len(scaled)} y lie more than {OUTPUT_CLIP:g} widths from the median and are clipped there; "
+                "if they are not errors, predict log y or the like with TransformedTargetRegressor.",
+                stacklevel=3,
+            )
+        self._encode_context(trained, scaling, X, y, scaled)
+        return self
+
+    def _require_std(self) -> None:
+        if not self.predicts_std:
+            raise ValueError(
+                "the model was trained on the squared error and predicts no standard deviation; use one trained with "
+                "model.loss.kind=gaussian."
+            )
+
+    def _in_shape_of_y(self, chunks: list[NDArray]) -> NDArray:
+        """Chunks [m, dy, ...] as one array; without the axis dy if y had none."""
+        values = np.concatenate(chunks)
+        return values[:, 0] if self.y_.ndim == 1 else values
+
+    def _predict_traceable(self, x: jax.Array) -> Any:
+        prediction, scale = self.trained_.predict(self.representation_, self.scaling_.inputs(x)), self.scaling_.outputs
+        mean, std = scale.back(prediction.mean), prediction.std * np.array(scale.deviation)
+        return (mean, std) if self.predicts_std else mean
+
+    def _saved_context(self) -> SavedContext:
+        return SavedContext(self.X_, self.y_, columns=self._columns)
