@@ -72,7 +72,7 @@ BASELINES = [
     PrototypesConfig(width=7, activation="tanh", cosine=True),
     MatchingConfig(width=7, activation="tanh", cosine=True),
     LogisticConfig(c=2.0, steps=20),
-    LEOConfig(latent=4, latent_steps=2, weight_steps=2, kl=0.1, stay=0.1, l2=1e-3, orthogonality=0.1),
+    LEOConfig(latent=4, latent_steps=2, weight_steps=2, kl=0.1, encoder_penalty=0.1, l2=1e-3, orthogonality=0.1),
 ]
 
 

@@ -209,7 +209,7 @@ def test_leo_draws_once_for_each_example_and_takes_the_mean():
 def test_the_loss_of_leo_is_the_sum_of_its_parts():
     task = random_task(BASELINES[-1])
     loss = lambda **weights: LEOConfig(latent=4, **weights).build(DX, 0, KEY).loss(task)  # noqa: E731
-    parts = {"kl": 0.3, "stay": 0.7, "l2": 1e-2, "orthogonality": 0.2}
+    parts = {"kl": 0.3, "encoder_penalty": 0.7, "l2": 1e-2, "orthogonality": 0.2}
     each = {name: loss(**{name: weight}) - loss() for name, weight in parts.items()}
     assert all(part > 1e-5 for part in each.values()), each
     np.testing.assert_allclose(loss(**parts), loss() + sum(each.values()), rtol=1e-4)

@@ -14,7 +14,7 @@ from jaxtyping import PRNGKeyArray
 from ..embeddings.base import Embedded
 from ..errors import InvalidConfig, suggest
 from ..model.learner import Learner
-from ..schema import flatten, merge, nested, parse, to_table
+from ..schema import current_name, flatten, merge, nested, parse, to_table
 from .baselines import LEOConfig, LogisticConfig, MAMLConfig, MatchingConfig, PrototypesConfig
 from .embedding import ColumnsConfig, ConvNetConfig
 from .model import MetaFunConfig
@@ -62,8 +62,8 @@ class Config:
     """What `config.toml` in a run folder holds.
 
     `vary` lists values of numeric settings, as many of each: variants of the configuration that are trained at once,
-    each with all seeds. The best of them on validation is the run's model. An `embedding` turns images into vectors
-    before the model sees them, and is trained with it.
+    each with all seeds. The best of them on validation is the run's model. An `embedding` turns inputs, images or rows
+    of a table, into vectors before the model sees them, and is trained with it.
     """
 
     model: Model = MetaFunConfig()
@@ -102,6 +102,8 @@ class Config:
 def parse_config(table: Mapping[str, Any]) -> Config:
     """A checked configuration: its model can be built."""
     config = parse(Config, table)
+    if config.vary:
+        config = dataclasses.replace(config, vary={current_name(Config, key): v for key, v in config.vary.items()})
     config.tasks.check()
     _check_vary(config)
     _check_model(config)

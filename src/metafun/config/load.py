@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidConfig, suggest
-from ..schema import merge, nested, to_table
+from ..schema import current_names, merge, nested, to_table
 from .experiment import Config, parse_config
 
 
@@ -31,7 +31,7 @@ def _changed(table: Mapping[str, Any], changes: Iterable[tuple[str, Any]]) -> di
     joined: dict[str, Any] = {}
     for key, value in changes:
         joined = merge(joined, nested(key, value))
-    return merge(table, joined)
+    return merge(table, current_names(Config, joined))
 
 
 def parse_toml(text: str, name: str) -> dict[str, Any]:
@@ -56,6 +56,7 @@ def _table(source: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
     else:
         raise InvalidConfig(f"unknown preset '{source}'; {suggest(source, presets())} A TOML file ends in .toml.")
     base = table.pop("base", None)
+    table = current_names(Config, table)
     if base is None:
         # With the defaults below, a file or setting may name a part of a table without its kind.
         return merge(to_table(Config()), table)

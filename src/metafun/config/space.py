@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidConfig, suggest
-from ..schema import flatten, parse, to_table
+from ..schema import current_name, flatten, parse, to_table
 from .experiment import Config
 from .load import parse_toml, with_changes
 
@@ -48,7 +48,8 @@ class Space:
         """The configuration of one trial."""
         config = with_changes(self.config, {key: value for key, value in values.items() if key not in self.fixed})
         there = flatten(to_table(config))
-        also = {other: value for key, value in values.items() for other in self.ranges[key].also if other in there}
+        others = [(current_name(Config, other), v) for key, v in values.items() for other in self.ranges[key].also]
+        also = {other: value for other, value in others if other in there}
         return with_changes(config, also)
 
     def together(self, trials: Iterable[Mapping[str, Any]]) -> Config:
@@ -94,8 +95,8 @@ def space_text(source: str) -> str:
 
 def load_space(source: str, config: Config, fixed: Iterable[str] = ()) -> Space:
     """A shipped space's name or the path of a TOML file, without the settings that stay `fixed` as they are."""
-    table = parse_toml(space_text(source), source)
-    fixed = frozenset(fixed)
+    table = {current_name(Config, key): value for key, value in parse_toml(space_text(source), source).items()}
+    fixed = frozenset(current_name(Config, key) for key in fixed)
     for key in fixed - set(table):
         raise InvalidConfig(f"{source} has no '{key}' that could stay fixed; {suggest(key, table)}")
     there = flatten(to_table(config))

@@ -82,7 +82,7 @@ class Job:
     @property
     def key(self) -> str:
         """A name for what is trained, whatever seeds are asked for."""
-        plain = to_table(with_changes(self.config, {"training.seeds": [0]}))
+        plain = to_table(with_changes(self.config, {"training.seeds": [0]}), original_names=True)
         search = (space_text(self.search), self.fixed, self.trials) if self.search else None
         return hashlib.sha256(json.dumps((plain, search)).encode()).hexdigest()[:12]
 

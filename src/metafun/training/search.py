@@ -53,7 +53,7 @@ class TrialProgress:
 
 def open_study(name: str, storage: str, space: Space, *, pruner: str = "median") -> optuna.Study:
     """The study of that name, a new one or one that other workers began with the same space and configuration."""
-    identity = repr((to_table(space.config), space.ranges, sorted(space.fixed)))
+    identity = repr((to_table(space.config, original_names=True), space.ranges, sorted(space.fixed)))
     study = _connect(name, storage, pruner)
     there = study.user_attrs.get("identity")
     if there is None:

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from ..config import Config, TrainingConfig
 from ..model.learner import Learner
-from ..model.nn import Number, is_array
+from ..model.nn import Hyperparameter, is_array
 from ..tasks import Tasks
 from .devices import AXIS, jit, local_keys, replicate, run_on_mesh, task_mesh
 
@@ -37,7 +37,7 @@ class Variation(eqx.Module):
     """In what the models that train at once may differ besides their seeds, where they do along a leading axis."""
 
     numbers: PyTree  # the model without its parameters
-    learning_rate: Number
+    learning_rate: Hyperparameter
 
 
 class Trainer:
@@ -150,10 +150,10 @@ def _for_each(function: Callable) -> Callable:
 
 
 def build_optimiser(
-    training: TrainingConfig, learning_rate: Number, sizes: Sequence[int]
+    training: TrainingConfig, learning_rate: Hyperparameter, sizes: Sequence[int]
 ) -> optax.GradientTransformation:
     """`sizes` are those of the model's arrays, one after another in the vector of its parameters."""
-    rate: Number | optax.Schedule = learning_rate
+    rate: Hyperparameter | optax.Schedule = learning_rate
     if training.schedule == "cosine":
         warmup = min(training.warmup, training.steps // 2)
         shape = optax.warmup_cosine_decay_schedule(0.0, 1.0, warmup, training.steps)
