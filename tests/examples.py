@@ -5,6 +5,7 @@ import os
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from metafun.config import MetaFunConfig
@@ -19,50 +20,50 @@ from metafun.schema import parse
 
 DX, DY, CLASSES = 3, 2, 4
 
+# All contracts run for every pooling in this list, in regression and in classification.
 POOLINGS = ("attention", "deep-kernel", "squared-exponential")
+WITH_HEADS = ("attention", "deep-kernel")
 UPDATES = ("mlp", "gradient")
 DECODERS = ("predictor-weights", "conditioned", "identity")
 INITIALS = ("zero", "constant", "parametric")
 
-# Every pair of pooling, update and decoder, each pooling with parameters of its own at each iteration, and each that
-# can with two heads; the initial representation takes turns.
-_COMBINATIONS = [
-    *((POOLINGS[p], UPDATES[(p + d) % 2], DECODERS[d], False, 1) for p in range(3) for d in range(3)),
-    *itertools.product(POOLINGS, ["mlp"], ["conditioned"], [True], [1]),
-    *itertools.product(POOLINGS[:2], ["mlp"], ["conditioned"], [False], [2]),
-    ("mean", "mlp", "conditioned", False, 1),
-]
-VARIANTS = [
-    dict(pooling=pooling, update=update, decoder=decoder, per_iteration=own, initial=INITIALS[i % 3], heads=heads)
-    for i, (pooling, update, decoder, own, heads) in enumerate(_COMBINATIONS)
-]
 
-# The same for classification.
-_CLASSIFIERS = [
-    *(
-        (POOLINGS[p], ("classwise", "gradient")[u], ("softmax-weights", "logits")[(p + u) % 2], 1)
-        for p in range(3)
-        for u in range(2)
-    ),
-    *itertools.product(POOLINGS[:2], ["classwise"], ["softmax-weights"], [2]),
-]
-CLASSIFIERS = [
-    dict(pooling=pooling, update=update, decoder=decoder, per_iteration=False, initial=INITIALS[i % 3], heads=heads)
-    for i, (pooling, update, decoder, heads) in enumerate(_CLASSIFIERS)
-]
+def _variants(combinations) -> list[dict]:
+    names = ("pooling", "update", "decoder", "per_iteration", "heads")
+    return [dict(zip(names, values, strict=True)) | {"initial": INITIALS[i % 3]} for i, values in combinations]
 
-# With a latent: beside updates, and instead of them.
+
+def _regressors():
+    """Every pooling with every decoder: once plain, once with parameters per iteration, once with two heads."""
+    for (p, pooling), (d, decoder) in itertools.product(enumerate(POOLINGS), enumerate(DECODERS)):
+        turn = (d - p) % 3
+        yield pooling, UPDATES[(p + d) % 2], decoder, turn == 1, 2 if turn == 2 and pooling in WITH_HEADS else 1
+    yield "mean", "mlp", "conditioned", False, 1
+
+
+def _classifiers():
+    """Every pooling with every update, with and without parameters per iteration; then with two heads."""
+    for (p, pooling), (u, update) in itertools.product(enumerate(POOLINGS), enumerate(("classwise", "gradient"))):
+        yield pooling, update, ("softmax-weights", "logits")[(p + u) % 2], u == 1, 1
+    for pooling in WITH_HEADS:
+        yield pooling, "classwise", "softmax-weights", False, 2
+
+
+VARIANTS = _variants(enumerate(_regressors()))
+CLASSIFIERS = _variants(enumerate(_classifiers()))
+
+# With a latent beside updates, and instead of them.
 STOCHASTIC = [VARIANTS[0] | {"latent": "global", "iterations": iterations} for iterations in (3, 0)]
 
-# With inputs that are embedded: the columns of a table, and images of 1 × 3 pixels.
+# With embedded inputs: the columns of a table, and images of 1 × 3 pixels.
 _COLUMNS = ColumnsConfig(cells=5, about=4, entries=3, size=6, outputs=2)
 EMBEDDED = [
     VARIANTS[0] | {"embedding": _COLUMNS},
     CLASSIFIERS[0] | {"embedding": _COLUMNS},
-    CLASSIFIERS[1] | {"embedding": ConvNetConfig(blocks=2, channels=4, groups=2)},
+    CLASSIFIERS[0] | {"embedding": ConvNetConfig(blocks=2, channels=4, groups=2)},
 ]
 
-# What the paper compares with.
+# The methods that the paper compares with.
 _ADAPTED = dict(width=7, activation="tanh", test_steps=3, steps=2)
 BASELINES = [
     MAMLConfig(**_ADAPTED, rate=0.1, loss=GaussianConfig()),
@@ -72,7 +73,7 @@ BASELINES = [
     PrototypesConfig(width=7, activation="tanh", cosine=True),
     MatchingConfig(width=7, activation="tanh", cosine=True),
     LogisticConfig(c=2.0, steps=20),
-    LEOConfig(latent=4, latent_steps=2, weight_steps=2, kl=0.1, stay=0.1, l2=1e-3, orthogonality=0.1),
+    LEOConfig(latent=4, latent_steps=2, weight_steps=2, kl=0.1, encoder_penalty=0.1, l2=1e-3, orthogonality=0.1),
 ]
 
 
@@ -89,8 +90,8 @@ def classifies(variant) -> bool:
 
 
 def build(variant, seed: int = 0, **changes) -> Learner:
-    """A small model with random parameters everywhere, also where training starts from 0 or 1."""
-    key, noise = jax.random.split(jax.random.key(seed))
+    """A small model with random parameters, even those that training would start from 0 or 1."""
+    key = jax.random.key(seed)
     config = parse(MetaFunConfig, _table(variant, changes)) if isinstance(variant, dict) else variant
     dy = 0 if classifies(variant) else DY
     if isinstance(variant, dict) and "embedding" in variant:
@@ -98,11 +99,21 @@ def build(variant, seed: int = 0, **changes) -> Learner:
         model: Learner = Embedded(embedding, config.build(embedding.size, dy, key))
     else:
         model = config.build(DX, dy, key)
-    arrays, numbers = eqx.partition(model, eqx.is_array)
-    leaves, structure = jax.tree.flatten(arrays)
-    keys = jax.random.split(noise, len(leaves))
-    moved = [leaf + 0.1 * jax.random.normal(k, leaf.shape, leaf.dtype) for leaf, k in zip(leaves, keys, strict=True)]
-    return eqx.combine(jax.tree.unflatten(structure, moved), numbers)
+    # By NumPy: JAX would compile a program for every shape.
+    rng = np.random.default_rng(seed)
+    noisy = lambda leaf: jnp.asarray(np.asarray(leaf) + 0.1 * rng.normal(size=leaf.shape), leaf.dtype)  # noqa: E731
+    return jax.tree.map(lambda leaf: noisy(leaf) if eqx.is_array(leaf) else leaf, model)
+
+
+# Compiled whole: op by op, JAX would compile a program for each operation and shape.
+@eqx.filter_jit
+def predict(model, context, x):
+    return model.predict(model.encode(context), x)
+
+
+@eqx.filter_jit
+def loss(model, task, key=None):
+    return model.loss(task, key)
 
 
 def _table(variant: dict, changes: dict) -> dict:
@@ -133,7 +144,7 @@ SIZES = {
 
 
 def random_task(variant, seed: int = 0, n: int = 5, m: int = 4) -> Task:
-    """A task the variant can learn; in classification the targets are of classes that the context shows."""
+    """A task that the variant can learn; in classification the context has every class of the target."""
     rng = np.random.default_rng(seed)
     x_context, x_target = rng.normal(size=(n, DX)), rng.normal(size=(m, DX))
     if not classifies(variant):
@@ -183,7 +194,7 @@ TINY_EPISODES = [
 
 
 def clusters(classes=(6, 5, 5), rows: int = 9, dx: int = 12, spread: float = 0.3, name: str = "clusters") -> Table:
-    """Classes around random directions: so many in train, val and test, of `rows` rows each."""
+    """Classes around random centres: `classes` of them in train, val and test, each of `rows` rows."""
     rng = np.random.default_rng(0)
     total = sum(classes)
     labels = np.repeat([f"class {i}" for i in range(total)], rows)
@@ -194,7 +205,7 @@ def clusters(classes=(6, 5, 5), rows: int = 9, dx: int = 12, spread: float = 0.3
 
 
 def quick() -> dict[str, str]:
-    """The environment of a process that compiles as the tests do."""
+    """Environment variables that make another process compile as the tests do."""
     options = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
     values = {name.upper(): str(getattr(jax.config, name)) for name in options}
     return os.environ | values | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}

@@ -193,7 +193,10 @@ def test_multiview_differs_in_the_data_alone(preset):
     [
         ("model.update.kind=mlp", "model.update.kind = 'mlp' is for regression, but model.loss.kind = 'cross-entropy'"),
         ("model.decoder.kind=conditioned", "model.decoder.kind = 'conditioned' is for regression"),
-        ("model.decoder.kind=logits", "decoder 'logits' predicts rᵏ itself, one number a class: model.representation"),
+        (
+            "model.decoder.kind=logits",
+            "decoder 'logits' predicts rᵏ itself, a scalar for each class: model.representation",
+        ),
         ("model.loss.kind=gaussian", "tasks.kind = 'episodes' is classification, but model.loss.kind = 'gaussian'"),
         ("tasks.kind=sinusoid", "tasks.kind = 'sinusoid' is regression, but model.loss.kind = 'cross-entropy'"),
         ("model.decoder.dropout=1.0", "model.decoder.dropout = 1.0, but it must be between 0 and 0.999"),

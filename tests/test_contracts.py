@@ -1,4 +1,6 @@
-"""What holds for every pooling × update × decoder, and for what they are compared with."""
+"""What holds for every pooling × update × decoder, and for the methods they are compared with."""
+
+import functools
 
 import equinox as eqx
 import jax
@@ -6,105 +8,198 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from examples import BASELINES, CLASSES, CLASSIFIERS, EMBEDDED, STOCHASTIC, VARIANTS, build, name, random_task
+from examples import (
+    BASELINES,
+    CLASSES,
+    CLASSIFIERS,
+    EMBEDDED,
+    STOCHASTIC,
+    VARIANTS,
+    build,
+    classifies,
+    name,
+    random_task,
+)
 from metafun.model.likelihoods import Categorical
+from metafun.model.metafun import MetaFun
 from metafun.model.task import Points, Task, stack
 
-every_variant = pytest.mark.parametrize("variant", VARIANTS + CLASSIFIERS + STOCHASTIC + EMBEDDED + BASELINES, ids=name)
+EVERY = {name(variant): variant for variant in [*VARIANTS, *CLASSIFIERS, *STOCHASTIC, *EMBEDDED, *BASELINES]}
+
+every_variant = pytest.mark.parametrize("variant", list(EVERY))
+every_metafun = pytest.mark.parametrize("variant", [name(v) for v in VARIANTS + CLASSIFIERS])
+every_classifier = pytest.mark.parametrize("variant", [key for key, variant in EVERY.items() if classifies(variant)])
 
 
-# Compiled whole: op by op, each of the thousand small shapes would be compiled by itself.
+def outcome(model, task):
+    """All that the contracts compare; of a prediction, without the mask of classes."""
+    representation, x = model.encode(task.context), task.target.x
+    found = model.predict(representation, x)
+    is_metafun = isinstance(model, MetaFun)
+    return {
+        "prediction": found.log_probabilities if isinstance(found, Categorical) else (found.mean, found.std),
+        "loss": model.loss(task),
+        "representation": representation(x) if is_metafun else None,
+        "initial": model.initial(x) if is_metafun else None,
+    }
+
+
 @eqx.filter_jit
-def predict(model, context, x):
-    return model.predict(model.encode(context), x)
+def outcome_alone(model, task):
+    return outcome(model, task)
 
 
 @eqx.filter_jit
-def represent(model, context, x):
-    """Before all updates, and after them."""
-    return model.initial(x), model.encode(context)(x)
+def outcomes(model, tasks):
+    return jax.vmap(functools.partial(outcome, model))(tasks)
 
 
 @eqx.filter_jit
-def loss(model, task):
-    return model.loss(task)
+@eqx.filter_value_and_grad
+def training_loss(model, tasks):
+    """With keys, because the variance of sampled weights matters in training alone."""
+    return jax.vmap(model.loss)(tasks, jax.random.split(jax.random.key(0), len(tasks.context.x))).mean()
 
 
-@eqx.filter_jit
-def losses(model, tasks):
-    return jax.vmap(model.loss)(tasks)
+class Case:
+    """A model, a task and their outcomes; the contracts of a variant share its compiled programs."""
+
+    def __init__(self, variant):
+        self.model, self.task = build(variant), random_task(variant)
+        self.tasks = {n: stack([random_task(variant, n=n), random_task(variant, 1)]) for n in (0, 5)}
+        self.empty = random_task(variant, 1, n=0, m=1)
+
+    @functools.cached_property
+    def alone(self):
+        return outcome_alone(self.model, self.task)
+
+    @functools.cached_property
+    def empty_alone(self):
+        return outcome_alone(self.model, self.empty)
+
+    @functools.cached_property
+    def batch(self):
+        """The outcomes of the task in different forms and of the empty task, as one batch padded to 9 and 8 points."""
+        context, target = self.task.context, self.task.target
+        padded = context.pad(9)
+        junk = Points(padded.x.at[5:].set(7.0), padded.y.at[5:].set(-3.0), padded.mask)
+        shuffled = jax.tree.map(lambda a: a[np.array([3, 0, 4, 1, 2])], context)
+        others = jax.tree.map(lambda a: np.repeat(a, 2, axis=0), target)
+        others = eqx.tree_at(lambda points: points.x, others, others.x + 5 * (np.arange(8) % 2)[:, None])
+        tasks = {
+            "padded": Task(junk, target),
+            "shuffled": Task(shuffled, target),
+            "among other targets": Task(context, jax.tree.map(jnp.asarray, others)),
+            "empty": self.empty,
+        }
+        found = jax.tree.map(np.asarray, outcomes(self.model, stack(list(tasks.values()))))
+        return {key: jax.tree.map(lambda a, i=i: a[i], found) for i, key in enumerate(tasks)}
+
+    @functools.cache  # noqa: B019
+    def gradient(self, n):
+        """Of two tasks, the first with n context points."""
+        return training_loss(self.model, self.tasks[n])
 
 
-def raw(prediction):
-    """What a prediction says of each target; the classes of the task are not that."""
-    return prediction.log_probabilities if isinstance(prediction, Categorical) else (prediction.mean, prediction.std)
+@functools.cache
+def case(variant: str) -> Case:
+    return Case(EVERY[variant])
 
 
 def assert_same(a, b, tolerance=1e-5):
     jax.tree.map(lambda p, q: np.testing.assert_allclose(p, q, rtol=tolerance, atol=tolerance), a, b)
 
 
+def first(outcome, m=4):
+    """The prediction at the first m targets."""
+    return jax.tree.map(lambda a: a[:m], outcome["prediction"])
+
+
 @every_variant
 def test_the_order_of_the_context_does_not_matter(variant):
-    model, task = build(variant), random_task(variant)
-    shuffled = jax.tree.map(lambda a: a[jnp.array([3, 0, 4, 1, 2])], task.context)
-    assert_same(predict(model, task.context, task.target.x), predict(model, shuffled, task.target.x))
+    assert_same(first(case(variant).batch["shuffled"]), case(variant).alone["prediction"])
 
 
 @every_variant
 def test_targets_do_not_see_each_other(variant):
-    model, task = build(variant), random_task(variant)
-    together = predict(model, task.context, task.target.x)
-    alone = [raw(predict(model, task.context, x[None])) for x in task.target.x]
-    assert_same(raw(together), jax.tree.map(lambda *parts: jnp.concatenate(parts), *alone))
+    among = jax.tree.map(lambda a: a[::2], case(variant).batch["among other targets"]["prediction"])
+    assert_same(among, case(variant).alone["prediction"])
 
 
 @every_variant
 def test_a_mask_equals_a_shorter_array(variant):
-    model, task = build(variant), random_task(variant)
-    padded = task.context.pad(9)
-    # Whatever stands in the padding must not matter.
-    junk = Points(padded.x.at[5:].set(7.0), padded.y.at[5:].set(-3.0), padded.mask)
-    assert_same(predict(model, task.context, task.target.x), predict(model, junk, task.target.x))
-    padded_task = Task(junk, task.target.pad(8))
-    np.testing.assert_allclose(loss(model, task), loss(model, padded_task), rtol=1e-5)
+    """Whatever the padding holds."""
+    padded, alone = case(variant).batch["padded"], case(variant).alone
+    assert_same(first(padded), alone["prediction"])
+    np.testing.assert_allclose(padded["loss"], alone["loss"], rtol=1e-5)
 
 
 @every_variant
 def test_a_ragged_batch_equals_a_loop(variant):
-    model = build(variant)
-    tasks = [random_task(variant, seed, n, m) for seed, (n, m) in enumerate([(5, 4), (0, 1)])]
-    np.testing.assert_allclose(losses(model, stack(tasks)), [loss(model, task) for task in tasks], rtol=1e-5, atol=1e-6)
+    found = [case(variant).batch[key]["loss"] for key in ("shuffled", "empty")]
+    expected = [case(variant).alone["loss"], case(variant).empty_alone["loss"]]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("variant", VARIANTS + CLASSIFIERS, ids=name)
-@pytest.mark.parametrize("room", [0, 4], ids=["no-rows", "all-masked"])
-def test_an_empty_context_gives_the_initial_representation(variant, room):
-    model, task = build(variant), random_task(variant, n=0)
-    initial, found = represent(model, task.context.pad(room), task.target.x)
-    if variant in CLASSIFIERS:
-        initial = jnp.repeat(initial[:, None], CLASSES, axis=1)
-    np.testing.assert_array_equal(found, initial)
-
-
-@eqx.filter_jit
-@eqx.filter_value_and_grad
-def training_loss(model, tasks):
-    """With keys, because the spread of sampled weights counts only in training."""
-    return jax.vmap(model.loss)(tasks, jax.random.split(jax.random.key(0), len(tasks.context.x))).mean()
+@every_metafun
+@pytest.mark.parametrize("form", ["no rows", "all masked"])
+def test_an_empty_context_gives_the_initial_representation(variant, form):
+    found = case(variant).empty_alone if form == "no rows" else case(variant).batch["empty"]
+    initial = found["initial"]
+    if classifies(EVERY[variant]):
+        initial = np.repeat(np.asarray(initial)[:, None], CLASSES, axis=1)
+    np.testing.assert_array_equal(found["representation"], initial)
 
 
 @every_variant
 @pytest.mark.parametrize("n", [0, 5])
 def test_gradients_are_finite(variant, n):
-    value, gradient = training_loss(build(variant), stack([random_task(variant, n=n), random_task(variant, 1)]))
+    value, gradient = case(variant).gradient(n)
     assert np.isfinite(value)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
 
 
 @every_variant
 def test_every_parameter_is_used(variant):
-    _, gradient = training_loss(build(variant), stack([random_task(variant), random_task(variant, 1)]))
-    if isinstance(variant, dict) and variant.get("iterations") == 0:  # α has nothing to scale
+    _, gradient = case(variant).gradient(5)
+    if variant.endswith("global-0"):  # without updates α scales nothing
         gradient = eqx.tree_at(lambda m: m.metafun.step_size, gradient, None)
     assert all(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(gradient))
+
+
+def with_labels(task: Task, change) -> Task:
+    return Task(*(Points(p.x, jnp.asarray(change(np.asarray(p.y))), p.mask) for p in (task.context, task.target)))
+
+
+@every_classifier
+def test_classes_in_another_order_are_predicted_in_that_order(variant):
+    model, task, alone = case(variant).model, case(variant).task, case(variant).alone
+    order = np.array([2, 0, 3, 1])
+    found = outcome_alone(model, with_labels(task, lambda y: y[:, order]))
+    np.testing.assert_allclose(np.exp(found["prediction"]), np.exp(alone["prediction"])[:, order], atol=1e-6)
+    np.testing.assert_allclose(found["loss"], alone["loss"], rtol=1e-5)
+
+
+@eqx.filter_jit
+def outcome_and_gradient(model, task):
+    return outcome(model, task), eqx.filter_grad(lambda m: m.loss(task))(model)
+
+
+@every_classifier
+def test_a_class_that_the_context_lacks_changes_nothing(variant):
+    """One model serves any number of classes: padding them changes no prediction."""
+    model, task, alone = case(variant).model, case(variant).task, case(variant).alone
+    padded = with_labels(task, lambda y: np.pad(y, [(0, 0), (0, 3)]))
+    found, gradient = outcome_and_gradient(model, padded)
+    probabilities = np.exp(found["prediction"])
+    np.testing.assert_allclose(probabilities[:, :CLASSES], np.exp(alone["prediction"]), atol=1e-6)
+    np.testing.assert_array_equal(probabilities[:, CLASSES:], 0)
+    np.testing.assert_allclose(found["loss"], alone["loss"], rtol=1e-5)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
+
+
+@every_classifier
+def test_probabilities_sum_to_one_over_the_classes_of_the_context(variant):
+    predicted, shown = np.exp(case(variant).alone["prediction"]), np.asarray(case(variant).task.context.y).any(0)
+    np.testing.assert_allclose(predicted.sum(-1), 1, rtol=1e-5)
+    assert (predicted[:, ~shown] == 0).all() and not shown.all()

@@ -1,13 +1,12 @@
-"""The paper's equations, written out again the slow way."""
+"""The paper's equations, written out a second time without shortcuts."""
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.test_util import check_grads
 
-from examples import CLASSES, CLASSIFIERS, DX, DY, VARIANTS, build, name, random_task
+from examples import CLASSES, CLASSIFIERS, DX, DY, VARIANTS, build, loss, name, predict, random_task
 from metafun.model.decoders import Identity
 from metafun.model.initial import Zero
 from metafun.model.likelihoods import Gaussian, Normal, SquaredError
@@ -16,15 +15,13 @@ from metafun.model.pooling import Attention, SquaredExponential
 from metafun.model.task import Points
 from metafun.model.updates import GradientUpdate
 
+every_variant = pytest.mark.parametrize("variant", VARIANTS + CLASSIFIERS, ids=name)
 
-@pytest.mark.parametrize("variant", VARIANTS + CLASSIFIERS, ids=name)
-def test_the_collapsed_representation_equals_the_iteration_on_context_and_target(variant, float64):
-    """Equations 5 to 8 as printed: r at all points moves T times; the targets' rows are read at the end."""
-    model, task = build(variant), random_task(variant)
-    context, n = task.context, len(task.context.x)
-    x = jnp.concatenate([context.x, task.target.x])
 
-    classes = model.likelihood.classes(context)
+@eqx.filter_jit
+def iterate(model, context, x):
+    """r⁽⁰⁾, …, r⁽ᵀ⁾ by Equations 6 to 9 as printed; the first rows of x are the context."""
+    n, classes = len(context.x), model.likelihood.classes(context)
 
     def context_loss(r):
         return model.likelihood.loss(model.likelihood(model.decode(r, context.x), classes), context.y).mean()
@@ -34,19 +31,31 @@ def test_the_collapsed_representation_equals_the_iteration_on_context_and_target
         pool, update = model.pools[t % len(model.pools)], model.updates[t % len(model.updates)]
         u = update(context, r[-1][:n], context_loss)
         k = pool.weights(pool.embed(x), pool.embed(context.x), context.mask)
-        # Head by head: each moves a slice of r, and a single one all of it.
         heads = k if k.ndim == 3 else k[None]
         slices = jnp.split(u, len(heads), axis=-1)
         moves = [jnp.einsum("mn,n...->m...", head, part) for head, part in zip(heads, slices, strict=True)]
         r.append(r[-1] - model.step_size * jnp.concatenate(moves, axis=-1))
+    return jnp.stack(r)
 
+
+@eqx.filter_jit
+def represent(model, context, x):
     representation = model.encode(context)
-    np.testing.assert_allclose(representation(x), r[-1], atol=1e-12)
-    np.testing.assert_allclose(representation.trajectory(x), jnp.stack(r), atol=1e-12)
+    return representation(x), representation.trajectory(x)
+
+
+@every_variant
+def test_the_collapsed_representation_equals_the_iteration_on_context_and_target(variant, float64):
+    model, task = build(variant), random_task(variant)
+    x = np.concatenate([task.context.x, task.target.x])
+    expected = iterate(model, task.context, jnp.asarray(x))
+    found, trajectory = represent(model, task.context, jnp.asarray(x))
+    np.testing.assert_allclose(found, expected[-1], atol=1e-12)
+    np.testing.assert_allclose(trajectory, expected, atol=1e-12)
 
 
 def functional_gradient_descent(likelihood, step_size, iterations, dr) -> MetaFun:
-    """Section 3, conditions i to iii: no decoder, a fixed kernel, the gradient as local update."""
+    """Section 3, conditions i to iii: no decoder, a fixed kernel, the gradient as the local update."""
     return MetaFun(
         initial=Zero(dr),
         update=GradientUpdate(dr),
@@ -67,9 +76,9 @@ def kernel(p, q):
 def test_squared_loss_has_a_closed_form(float64):
     """(I − (I − αK)ᵀ)·y at the context, for the loss ½Σᵢ(f(xᵢ) − yᵢ)²."""
     task, n, T, alpha = random_task(VARIANTS[0]), 5, 7, 0.11
-    # Our loss is the mean over points and outputs of (f − y)²: n·dy/2 of it are the sum of halves.
+    # Our loss is the mean of (f − y)² over points and outputs, so ½Σ is n·dy/2 times it.
     model = functional_gradient_descent(SquaredError(0.1), alpha * n * DY / 2, T, 2 * DY)
-    prediction = model.predict(model.encode(task.context), task.context.x)
+    prediction = predict(model, task.context, task.context.x)
 
     K = kernel(np.asarray(task.context.x), np.asarray(task.context.x))
     expected = (np.eye(n) - np.linalg.matrix_power(np.eye(n) - alpha * K, T)) @ task.context.y
@@ -78,7 +87,7 @@ def test_squared_loss_has_a_closed_form(float64):
 
 @pytest.mark.parametrize("likelihood", [SquaredError(0.1), Gaussian(0.1)], ids=["squared-error", "gaussian"])
 def test_functional_gradient_descent_is_a_special_case(likelihood, float64):
-    """f⁽ᵗ⁺¹⁾(x) = f⁽ᵗ⁾(x) − α Σᵢ k(x, xᵢ) ∇ℓ(f⁽ᵗ⁾(xᵢ), yᵢ), for any loss (Equation 12)."""
+    """f⁽ᵗ⁺¹⁾(x) = f⁽ᵗ⁾(x) − α Σᵢ k(x, xᵢ) ∇ℓ(f⁽ᵗ⁾(xᵢ), yᵢ), for any loss (Equation 13)."""
     task, n, T, alpha = random_task(VARIANTS[0]), 5, 4, 0.2
     model = functional_gradient_descent(likelihood, alpha * n, T, 2 * DY)
     slope = jax.vmap(jax.grad(lambda f, y: likelihood.loss(likelihood(f[None]), y[None])[0]))
@@ -88,15 +97,21 @@ def test_functional_gradient_descent_is_a_special_case(likelihood, float64):
     K = kernel(np.asarray(x), np.asarray(task.context.x))
     for _ in range(T):
         f = f - alpha * K @ slope(f[:n], task.context.y)
-    np.testing.assert_allclose(model.encode(task.context)(x), f, atol=1e-12)
+    np.testing.assert_allclose(represent(model, task.context, x)[0], f, atol=1e-12)
 
 
-@pytest.mark.parametrize("variant", VARIANTS + CLASSIFIERS, ids=name)
+@every_variant
 def test_gradients_equal_finite_differences(variant, float64):
-    model, task = build(variant), random_task(variant)
-    arrays, static = eqx.partition(model, eqx.is_inexact_array)
-    loss = jax.jit(lambda a: eqx.combine(a, static).loss(task))
-    check_grads(loss, (arrays,), order=1, modes=["rev"], atol=1e-6, rtol=1e-6, eps=1e-6)
+    """Along a random direction; one program gives the value and the gradient."""
+    task, rng = random_task(variant), np.random.default_rng(0)
+    arrays, static = eqx.partition(build(variant), eqx.is_inexact_array)
+    evaluate = jax.jit(jax.value_and_grad(lambda arrays: eqx.combine(arrays, static).loss(task)))
+    point = jax.tree.map(np.asarray, arrays)
+    direction = jax.tree.map(lambda a: rng.normal(size=a.shape), point)
+    _, gradient = evaluate(point)
+    slope = sum(jax.tree.leaves(jax.tree.map(lambda g, d: np.vdot(g, d), gradient, direction)))
+    above, below = (evaluate(jax.tree.map(lambda a, d, e=e: a + e * d, point, direction))[0] for e in (1e-6, -1e-6))
+    np.testing.assert_allclose((above - below) / 2e-6, slope, atol=1e-6, rtol=1e-6)
 
 
 def test_attention_weights_are_a_softmax_over_the_context(float64):
@@ -137,7 +152,7 @@ def test_modules_are_shared_or_one_for_each_iteration():
 
 
 def test_representation_does_not_grow_with_the_targets():
-    """What is kept of a task is the size of its context, whatever is asked of it later."""
+    """The size of a representation is set by the context, however many targets are predicted later."""
     model, task = build(VARIANTS[0]), random_task(VARIANTS[0])
     representation = model.encode(task.context)
     before = sum(leaf.size for leaf in jax.tree.leaves(representation))
@@ -154,17 +169,17 @@ def test_normal_log_density(float64):
 def test_loss_weighs_context_and_target():
     task = random_task(VARIANTS[0])
     losses = {
-        weights: build(VARIANTS[0], context_weight=weights[0], target_weight=weights[1]).loss(task)
+        weights: loss(build(VARIANTS[0], context_weight=weights[0], target_weight=weights[1]), task)
         for weights in ((1.0, 0.0), (0.0, 1.0), (2.0, 3.0))
     }
     np.testing.assert_allclose(losses[2.0, 3.0], 2 * losses[1.0, 0.0] + 3 * losses[0.0, 1.0], rtol=1e-6)
 
 
 def test_one_context_point_pulls_the_mean_towards_it():
-    """A sanity check a person can follow: functional gradient descent moves f(x₁) towards y₁."""
+    """Functional gradient descent moves f(x₁) towards y₁."""
     model = functional_gradient_descent(SquaredError(0.1), 0.1, 20, 2)
     context = Points.of(np.zeros((1, 1)), np.array([[3.0]]))
-    means = model.predict_trajectory(model.encode(context), context.x).mean[:, 0, 0]
+    means = eqx.filter_jit(lambda m: m.predict_trajectory(m.encode(context), context.x).mean)(model)[:, 0, 0]
     assert (np.diff(means) > 0).all() and abs(float(means[-1]) - 3) < 0.1
 
 

@@ -1,4 +1,4 @@
-"""Outputs of the authors' program (TensorFlow, 2020) on small random weights, reproduced."""
+"""The outputs of the authors' program (TensorFlow, 2020) on small random weights."""
 
 import json
 from pathlib import Path
@@ -78,7 +78,7 @@ class Golden:
 
 def attention_conditioned(golden: Golden) -> MetaFun:
     layers = [golden.mlp(f"predict/mlp{suffix}") for suffix in ("", "_1", "_2")]
-    # The authors pass r through a mean/std split first, so their predictor sees half of it.
+    # The authors split r into mean and std first, so their predictor sees half of it.
     blank = Conditioned(5, [1, 9, 9, 2], "relu", key=KEY)
     decode = eqx.tree_at(lambda d: d.layers, blank, tuple(layers))
     return golden.model(Attention(golden.mlp("attention_block/attention/mlp")), decode)
@@ -86,7 +86,7 @@ def attention_conditioned(golden: Golden) -> MetaFun:
 
 def deep_kernel_weights(golden: Golden) -> MetaFun:
     emit = golden.mlp("decoder/mlp")
-    # Of the authors' 2·P emitted numbers the second half is never used: ours emits P.
+    # The authors emit 2·P weights and never use the second half; ours emits P.
     last = emit.weights[-1].shape[1] // 2
     emit = eqx.tree_at(
         lambda mlp: (mlp.weights[-1], mlp.biases[-1]),
@@ -110,11 +110,16 @@ def deep_kernel_weights(golden: Golden) -> MetaFun:
 def test_matches_the_authors_regressor(name, build):
     golden = Golden(name)
     model, tasks = build(golden), golden.tasks()
-    prediction = jax.vmap(lambda t: model.predict_trajectory(model.encode(t.context), t.target.x))(tasks)
 
+    @jax.jit
+    @jax.vmap
+    def outcome(task):
+        return model.predict_trajectory(model.encode(task.context), task.target.x), model.loss(task)
+
+    prediction, loss = outcome(tasks)
     np.testing.assert_allclose(prediction.mean, golden.output("mean_by_iteration"), rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(prediction.std, golden.output("std_by_iteration"), rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(jax.vmap(model.loss)(tasks), golden.output("loss"), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(loss, golden.output("loss"), rtol=1e-5, atol=1e-5)
 
 
 def classifier(golden: Golden, pool, update, initial) -> MetaFun:
@@ -125,7 +130,7 @@ def classifier(golden: Golden, pool, update, initial) -> MetaFun:
         pool=pool,
         decode=SoftmaxWeights(golden.mlp("decoder"), dropout=0.3),
         likelihood=CrossEntropy(label_smoothing=0.1),
-        # The authors' gradient rule negates inside u, so that it descends with the α of ours.
+        # The authors' gradient rule negates u, which makes their α that of ours.
         step_size=alpha if isinstance(update, GradientUpdate) else -alpha,
         iterations=golden.iterations,
         context_weight=0.0,
@@ -152,7 +157,7 @@ def se_kernel_constant(golden: Golden) -> MetaFun:
 
 def deep_kernel_gradient(golden: Golden) -> MetaFun:
     pool = DeepKernel(golden.mlp("deep_se_kernel/mlp"), golden.kernel("deep_se_kernel"))
-    # The authors have a λ for every class; ours is one for all of them.
+    # The authors have a λ for each class, we have one for all.
     rates = golden.weight("gradient_local_updater/lr").reshape(5, 7)
     return classifier(golden, pool, eqx.tree_at(lambda u: u.scale, GradientUpdate(7), rates), constant(golden))
 
@@ -161,11 +166,16 @@ def deep_kernel_gradient(golden: Golden) -> MetaFun:
 def test_matches_the_authors_classifier(build):
     golden = Golden(f"classifier_{build.__name__}")
     model, tasks = build(golden), golden.tasks()
-    context, target = jax.vmap(
-        lambda t: tuple(model.predict(model.encode(t.context), points.x).logits for points in (t.context, t.target))
-    )(tasks)
+
+    @jax.jit
+    @jax.vmap
+    def outcome(task):
+        representation = model.encode(task.context)
+        context, target = (model.predict(representation, points.x).logits for points in (task.context, task.target))
+        return context, target, model.loss(task), target_metrics(model, task)["accuracy"]
+
+    context, target, loss, accuracy = outcome(tasks)
     np.testing.assert_allclose(context, golden.output("logits_context"), rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(target, golden.output("logits_target"), rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(jax.vmap(model.loss)(tasks), golden.output("loss"), rtol=1e-5, atol=1e-5)
-    accuracy = jax.vmap(lambda t: target_metrics(model, t)["accuracy"])(tasks)
+    np.testing.assert_allclose(loss, golden.output("loss"), rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(accuracy, golden.output("accuracy_target"), rtol=1e-6)

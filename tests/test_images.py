@@ -166,7 +166,7 @@ def test_the_embedding_is_trained_with_the_model(folder, tmp_path):
 
 
 def test_an_embedding_without_images_or_images_without_an_embedding(folder, tmp_path):
-    with pytest.raises(InvalidConfig, match=r"is for images; give tasks\.pixels"):
+    with pytest.raises(InvalidConfig, match=r"is for images; set tasks\.pixels"):
         load_config("features", ["embedding.kind=convnet"])
     with pytest.raises(InvalidConfig, match=r"cannot be divided into embedding\.groups = 3"):
         load_config("omniglot-5way-1shot", ["embedding.groups=3"])

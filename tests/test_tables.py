@@ -203,9 +203,9 @@ def test_a_column_that_says_nothing_changes_nothing_but_what_it_says():
     net = untrained(KINDS[1]).model.embedding
     x = jnp.asarray(np.random.default_rng(0).normal(size=(6, 5)))
     context = Points(x.at[:, 3:].set(jnp.nan), jnp.eye(2)[jnp.arange(6) % 2], jnp.ones(6, bool))
-    seen = net.look(context)
-    assert seen.there.tolist() == [True, True, True, False, False]
-    np.testing.assert_allclose(net(x.at[:, 3:].set(jnp.nan), seen), net(x.at[:, 3:].set(5.0), seen), rtol=1e-6)
+    summary = net.summarise_context(context)
+    assert summary.nonempty.tolist() == [True, True, True, False, False]
+    np.testing.assert_allclose(net(x.at[:, 3:].set(jnp.nan), summary), net(x.at[:, 3:].set(5.0), summary), rtol=1e-6)
 
 
 def test_settings_of_tables_are_checked():

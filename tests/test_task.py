@@ -1,4 +1,4 @@
-"""Arrays from outside become tasks, or a clear error."""
+"""A user's arrays become tasks, or a clear error."""
 
 import dataclasses
 import re
@@ -28,7 +28,7 @@ X, Y = np.zeros((5, 2)), np.ones((5, 1))
             "context outputs hold NaN or infinity, first in row 1",
         ),
         ([[1e39]], [[1.0]], "context inputs hold NaN or infinity, first in row 0"),
-        ([[1.0]], [[1j]], "context outputs must be an array of numbers [n, dy]; complex numbers came"),
+        ([[1.0]], [[1j]], "context outputs must be an array of numbers [n, dy]; it holds complex numbers"),
         ([["a", "b"]], [[1.0]], "context inputs must be an array of numbers"),
         ([[1.0], [1.0, 2.0]], [[1.0], [1.0]], "context inputs must be an array of numbers"),
     ],
@@ -45,7 +45,7 @@ def test_context_and_target_must_agree():
         Task.of(X, Y, X[:4], Y)
 
 
-def test_lists_and_an_empty_context_are_ordinary():
+def test_lists_and_an_empty_context_are_valid():
     task = Task.of(np.zeros((0, 1)), np.zeros((0, 1)), [[1], [2]], [[3], [4]])
     assert task.context.mask.shape == (0,) and task.target.mask.all()
 
@@ -64,10 +64,10 @@ def test_stack_pads_to_the_largest():
     np.testing.assert_array_equal(batch.context.y[1, 2:], 0)
 
 
-def test_padding_and_stacking_refuse_nonsense():
+def test_padding_and_stacking_check_sizes():
     with pytest.raises(MetaFunError, match="5 points do not fit into 3"):
         Points.of(X, Y).pad(3)
     with pytest.raises(MetaFunError, match="at least one task"):
         stack([])
-    with pytest.raises(MetaFunError, match=r"must agree in \(dx, dy\); \[\(1, 1\), \(2, 1\)\] came"):
+    with pytest.raises(MetaFunError, match=r"must agree in \(dx, dy\), but they have \[\(1, 1\), \(2, 1\)\]"):
         stack([Task.of(X, Y, X, Y), Task.of(Y, Y, Y, Y)])

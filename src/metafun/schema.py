@@ -2,7 +2,9 @@
 
 import dataclasses
 import types
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from .errors import InvalidConfig, suggest
@@ -12,28 +14,67 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class Between:
-    """Bounds of a number, both included: `Annotated[int, Between(1, 10)]`."""
+    """Bounds of a number: `Annotated[int, Between(1, 10)]`.
+
+    Args:
+        least: the lower bound, included.
+        most: the upper bound, included.
+    """
 
     least: int | float
     most: int | float
 
 
 def parse(cls: type[T], table: Mapping[str, Any], where: str = "") -> T:
-    """An instance of the dataclass `cls`; an unknown key or a value of the wrong type fails with its path."""
-    hints = get_type_hints(cls, include_extras=True)
+    """An instance of a dataclass from a table; an unknown key or a value of the wrong type fails with its path.
+
+    Args:
+        cls: the dataclass. Its class attribute `renamed`, if any, maps former names of fields to current ones.
+        table: values by key.
+        where: the path of the table, for error messages: "" or "model.pooling.".
+    """
+    hints, table = _hints(cls), _renamed([cls], table, where)  # type: ignore[arg-type]
     for key in table:
         if key not in hints:
             raise InvalidConfig(f"unknown key '{where}{key}'; {suggest(key, hints)}")
     return cls(**{key: _value(hints[key], value, where + key) for key, value in table.items()})
 
 
-def to_table(config: Any) -> dict[str, Any]:
-    """The inverse of `parse`; what is None is left out, since TOML has no word for it."""
+def to_table(config: Any, original_names: bool = False) -> dict[str, Any]:
+    """The inverse of `parse`, without fields that are None: TOML has no word for it.
+
+    Args:
+        config: an instance of a dataclass.
+        original_names: whether a renamed field is written under its former name, for keys that must outlast renames.
+    """
+    former = {new: old for old, new in getattr(config, "renamed", {}).items()} if original_names else {}
     return {
-        field.name: to_table(value) if dataclasses.is_dataclass(value) else value
-        for field in dataclasses.fields(config)
-        if (value := getattr(config, field.name)) is not None
+        former.get(name, name): to_table(value, original_names) if dataclasses.is_dataclass(value) else value
+        for name in (field.name for field in dataclasses.fields(config))
+        if (value := getattr(config, name)) is not None
     }
+
+
+def current_names(cls: type, table: Mapping[str, Any]) -> dict[str, Any]:
+    """A table for the dataclass `cls` with the current names of renamed settings, and a warning for each former name.
+
+    Tables must be renamed before they are merged: a former name would not replace the current one below it.
+
+    Args:
+        cls: the dataclass that the table, which may be partial, is for.
+        table: values by key, nested.
+    """
+    return _current_names([cls], table, "")
+
+
+def current_name(cls: type, key: str) -> str:
+    """The current name of a setting, `"model.old"` as `"model.new"`, with a warning if it was renamed.
+
+    Args:
+        cls: the dataclass that has the setting.
+        key: path of the setting.
+    """
+    return next(iter(flatten(current_names(cls, nested(key, 0)))))
 
 
 def flatten(table: Mapping[str, Any], where: str = "") -> dict[str, Any]:
@@ -52,7 +93,12 @@ def nested(key: str, value: Any) -> dict[str, Any]:
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` with the keys of `over` laid on top. A table that names another kind brings its own defaults."""
+    """`base` updated with `over`, table by table. A table that names another `kind` replaces the one below it.
+
+    Args:
+        base: a nested table.
+        over: a nested table whose values win.
+    """
     merged = dict(base)
     for key, value in over.items():
         old = merged.get(key)
@@ -61,6 +107,42 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         else:
             merged[key] = value
     return merged
+
+
+def _current_names(classes: Sequence[Any], table: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """`current_names` where the dataclass is one of several; a table without `kind` may be for any of them."""
+    classes = [c for c in classes if "kind" not in table or get_args(_hints(c).get("kind")) == (table["kind"],)]
+    renamed = dict(_renamed(classes, table, where))
+    for key, value in renamed.items():
+        hints = [_hints(c)[key] for c in classes if key in _hints(c)]
+        inner = [variant for hint in hints for variant in _members(hint) if dataclasses.is_dataclass(variant)]
+        if isinstance(value, Mapping) and inner:
+            renamed[key] = _current_names(inner, value, f"{where}{key}.")
+    return renamed
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    """The types in a union, or the one type."""
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+
+
+def _renamed(classes: Sequence[Any], table: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """One table, for one of `classes`, with the current names of its keys."""
+    names = {old: new for c in classes for old, new in getattr(c, "renamed", {}).items()}
+    for old in [key for key in table if key in names and not any(key in _hints(c) for c in classes)]:
+        new = names[old]
+        if new in table:
+            raise InvalidConfig(f"{where}{old} is the former name of {where}{new}, but both are given; drop '{old}'.")
+        warnings.warn(f"{where}{old} is now {where}{new}; please use the new name.", DeprecationWarning, stacklevel=2)
+        table = {new if key == old else key: value for key, value in table.items()}
+    return table
+
+
+@cache
+def _hints(cls: Any) -> dict[str, Any]:
+    """The type of each field."""
+    hints = get_type_hints(cls, include_extras=True)
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
 
 
 def _same_kind(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
@@ -105,8 +187,8 @@ def _value(hint: Any, value: Any, path: str) -> Any:
 
 
 def _variant(variants: list[Any], value: Any, path: str) -> Any:
-    """The one of several dataclasses that `kind` names."""
-    kinds = {get_args(get_type_hints(variant)["kind"])[0]: variant for variant in variants}
+    """An instance of the variant that `kind` names."""
+    kinds = {get_args(_hints(variant)["kind"])[0]: variant for variant in variants}
     kind = value.get("kind") if isinstance(value, Mapping) else None
     if not isinstance(kind, str) or kind not in kinds:
         raise InvalidConfig(f"{path}.kind = {kind!r} is not known; {suggest(str(kind), kinds)}")

@@ -1,11 +1,11 @@
-"""The kinds of values a setting can have, with their bounds."""
+"""The types of settings, with their bounds."""
 
 from typing import Annotated, Literal
 
 from .schema import Between
 
 Count = Annotated[int, Between(1, 2**31 - 1)]
-# A file from outside must not make us build a network without end before its shapes can be checked.
+# Bounded: a hostile file must not start building an endless network before its shapes can be checked.
 Depth = Annotated[int, Between(1, 100)]
 Size = Annotated[int, Between(0, 2**31 - 1)]
 Seed = Annotated[int, Between(0, 2**32 - 1)]
@@ -13,8 +13,8 @@ Real = Annotated[float, Between(-1e30, 1e30)]
 NonNegative = Annotated[float, Between(0, 1e30)]
 Positive = Annotated[float, Between(1e-30, 1e30)]
 Share = Annotated[float, Between(0, 1)]
-# A share that leaves something.
+# A share below 1, such as a dropout rate.
 Part = Annotated[float, Between(0, 0.999)]
 Activation = Literal["relu", "gelu", "silu", "tanh"]
-# Test classes are never trained on.
+# Without the test split: its classes are never trained on.
 TrainingSplit = Literal["train", "val"]

@@ -1,4 +1,4 @@
-"""What the paper compares with, each with the interface of MetaFun: tasks, loop, evaluation and figures are shared."""
+"""The methods that the paper compares with, as learners: they share tasks, training and evaluation with MetaFun."""
 
 from .leo import LEO
 from .logistic import LogisticRegression

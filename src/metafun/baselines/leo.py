@@ -9,25 +9,34 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ..model.learner import Learner
 from ..model.likelihoods import Categorical, CrossEntropy, Normal, masked_mean
-from ..model.nn import MLP, Number, dropout
+from ..model.nn import MLP, Hyperparameter, dropout
 from ..model.regularisers import Regulariser
 from ..model.task import Points, Task
 
-# The least standard deviation, as its authors have it.
-LEAST = 1e-10
-# Where features are few, the steps on z can lead so far that exp(s) would overflow; a σ of 150 is as good.
-LARGEST_S = 5.0
+# The least standard deviation, as in its authors' program.
+MIN_STD = 1e-10
+# With few features, the steps on z can be so large that exp(s) overflows. Here σ is about 150.
+MAX_S = 5.0
 
 
 class Classifier(eqx.Module):
-    """logitₖ = x·wᵏ, after both inner loops."""
+    """logitₖ = x·wᵏ, after both inner loops.
+
+    Args:
+        weights: wᵏ of each class.
+        classes: the classes of the task.
+    """
 
     weights: Float[Array, "k dx"]
     classes: Bool[Array, " k"]
 
 
 class LatentDecoder(eqx.Module):
-    """wᵏ ∼ 𝒩(μ, σ²) with (μ, s) a linear map of zᵏ; the σ of `deviation` starts near Glorot's scale."""
+    """wᵏ ∼ 𝒩(μ, σ²) with (μ, s) a linear map of zᵏ; σ starts near Glorot's scale.
+
+    Args:
+        linear: one layer from dim(z) to (μ, s).
+    """
 
     linear: MLP
 
@@ -37,10 +46,23 @@ class LatentDecoder(eqx.Module):
 
 
 class LEO(Learner):
-    """z from the context, then gradient steps on z, then gradient steps on the weights decoded from it.
+    """Encodes z from the context, takes gradient steps on z, then gradient steps on the weights decoded from z.
 
-    The encoder compares all pairs of points (`relation`), which gives each class a distribution over z. In training z
-    and the weights are drawn, otherwise they are the means. `weight_kl` and `weight_stay` are β and γ of the loss.
+    In training z and the weights are drawn; otherwise they are the means.
+
+    Args:
+        encoder: linear map of x, before pairs of points are compared.
+        relation: network on a pair of points; its mean over pairs gives each class a distribution over z.
+        decode: from z to the weights of a class.
+        latent_rate: step size on each entry of z, trainable.
+        weight_rate: step size on each entry of the weights, trainable.
+        likelihood: the cross-entropy.
+        latent_steps: number of steps on z.
+        weight_steps: number of steps on the weights.
+        dropout: rate of the dropout on x in training.
+        weight_kl: β, weight of the divergence of q(z) from 𝒩(0, 1).
+        weight_encoder: γ, weight of the distance from the encoded z to the adapted one.
+        regularisers: penalties on the weights.
     """
 
     encoder: MLP
@@ -51,9 +73,9 @@ class LEO(Learner):
     likelihood: CrossEntropy
     latent_steps: int = eqx.field(static=True)
     weight_steps: int = eqx.field(static=True)
-    dropout: Number
-    weight_kl: Number
-    weight_stay: Number
+    dropout: Hyperparameter
+    weight_kl: Hyperparameter
+    weight_encoder: Hyperparameter
     regularisers: tuple[Regulariser, ...]
 
     def encode(self, context: Points, key: PRNGKeyArray | None = None) -> Classifier:
@@ -65,19 +87,19 @@ class LEO(Learner):
         return self.likelihood(dropout(x, self.dropout, key) @ representation.weights.T, representation.classes)
 
     def loss(self, task: Task, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
-        """ℓ(target) + β KL(q(z) ‖ 𝒩(0, 1)) + γ ‖stop(z') − z‖² + penalties, z' being z after its steps."""
+        """ℓ(target) + β KL(q(z) ‖ 𝒩(0, 1)) + γ ‖stop(z') − z‖² + penalties, with z' the z after its steps."""
         key_encode, key_predict = (None, None) if key is None else jax.random.split(key)
         classifier, latent, first, last = self._adapt(task.context, key_encode)
         loss = self.target_loss(classifier, task.target, key_predict)
         prior = Normal(jnp.zeros_like(latent.mean), jnp.ones_like(latent.std))
         # Means over the classes of the task and over the entries of z.
         divergence = masked_mean(latent.divergence(prior), classifier.classes) / first.shape[-1]
-        stay = masked_mean(jnp.square(jax.lax.stop_gradient(last) - first).mean(-1), classifier.classes)
+        distance = masked_mean(jnp.square(jax.lax.stop_gradient(last) - first).mean(-1), classifier.classes)
         penalties = sum(regulariser(self) for regulariser in self.regularisers)
-        return loss + self.weight_kl * divergence + self.weight_stay * stay + penalties
+        return loss + self.weight_kl * divergence + self.weight_encoder * distance + penalties
 
     def latents(self, context: Points, key: PRNGKeyArray | None = None) -> Normal:
-        """q(zᵏ|context): what the pairs say, averaged over partners and then over the points of the class."""
+        """q(zᵏ|context): the relation of each pair, averaged over partners and then over the points of the class."""
         h = self.encoder(dropout(context.x, self.dropout, key))
         square = (len(h), *h.shape)
         pairs = jnp.concatenate([jnp.broadcast_to(h[:, None], square), jnp.broadcast_to(h, square)], axis=-1)
@@ -96,7 +118,7 @@ class LEO(Learner):
         first = z = _draw(latent, points, keys[1])
 
         def loss(w: Float[Array, "k dx"], t: int) -> Float[Array, ""]:
-            """The sum over the classes of the mean loss of a class, where all have equally many points."""
+            """The mean loss times the number of classes: with balanced classes, the sum of their mean losses."""
             noise = None if keys[2] is None else jax.random.fold_in(keys[2], t)
             prediction = self.predict(Classifier(w, context.classes), context.x, noise)
             return context.classes.sum() * masked_mean(self.likelihood.loss(prediction, context.y), context.mask)
@@ -113,12 +135,12 @@ class LEO(Learner):
 
 
 def deviation(s: Float[Array, "k d"], offset: float) -> Float[Array, "k d"]:
-    """max(exp(s) − (1 − offset), 1e-10): at s = 0 it is the offset."""
-    return jnp.maximum(jnp.exp(jnp.minimum(s, LARGEST_S)) - (1 - offset), LEAST)
+    """σ = max(exp(s) − (1 − offset), 1e-10), which is `offset` at s = 0."""
+    return jnp.maximum(jnp.exp(jnp.minimum(s, MAX_S)) - (1 - offset), MIN_STD)
 
 
 def _draw(normal: Normal, points: Float[Array, " k"], key: PRNGKeyArray | None) -> Float[Array, "k d"]:
-    """The mean of as many draws as a class has points, or the mean itself without a key."""
+    """For each class, the mean of as many draws as it has points; without a key, the mean of the distribution."""
     if key is None:
         return normal.mean
     return Normal(normal.mean, normal.std / jnp.sqrt(jnp.maximum(points, 1))[:, None]).sample(key, 1)[0]

@@ -1,4 +1,4 @@
-"""Logistic regression on the context: what one would do without any other task."""
+"""Logistic regression on the context: the baseline that needs no other tasks."""
 
 import equinox as eqx
 import jax
@@ -11,7 +11,13 @@ from ..model.task import Points
 
 
 class LinearClassifier(eqx.Module):
-    """logits = x W + b."""
+    """logits = x W + b.
+
+    Args:
+        weights: W.
+        bias: b.
+        classes: the classes of the task.
+    """
 
     weights: Float[Array, "dx k"]
     bias: Float[Array, " k"]
@@ -21,7 +27,10 @@ class LinearClassifier(eqx.Module):
 class LogisticRegression(Learner):
     """The W and b that minimise C Σᵢ ℓ(xᵢ W + b, yᵢ) + ‖W‖²/2; only C is learned from other tasks.
 
-    Found by `steps` of accelerated gradient descent (Nesterov, 1983).
+    Args:
+        likelihood: the cross-entropy ℓ.
+        c: initial C.
+        steps: steps of accelerated gradient descent (Nesterov, 1983).
     """
 
     log_c: Float[Array, ""]
@@ -39,7 +48,7 @@ class LogisticRegression(Learner):
             losses = self.likelihood.loss(self.likelihood(x @ weights + bias, classes), context.y)
             return c * jnp.where(context.mask, losses, 0).sum() + jnp.square(weights).sum() / 2
 
-        # Softmax has curvature ½ at most; the last 1 is that of the penalty, the other that of the bias.
+        # 1/rate bounds the curvature: ½ for the softmax, over x and the bias, and 1 for the penalty.
         rate = 1 / (c * (jnp.square(x).sum() + context.mask.sum()) / 2 + 1)
 
         def step(state: tuple, t: Array) -> tuple[tuple, None]:

@@ -1,4 +1,4 @@
-"""Classification by nearness: prototypical (Snell et al., 2017) and matching networks (Vinyals et al., 2016)."""
+"""Classification by similarity: prototypical (Snell et al., 2017) and matching networks (Vinyals et al., 2016)."""
 
 import equinox as eqx
 import jax
@@ -12,7 +12,14 @@ from ..model.task import Points
 
 
 class Metric(Learner):
-    """Points are compared by an embedding e(x), x itself where there is none, and a trained temperature."""
+    """Compares points by the similarity of their embeddings.
+
+    Args:
+        embedding: e; None to compare x itself.
+        log_temperature: log τ, trainable.
+        likelihood: the cross-entropy.
+        cosine: whether similarity is the cosine instead of the negative squared distance.
+    """
 
     embedding: MLP | None
     log_temperature: Float[Array, ""]
@@ -22,8 +29,8 @@ class Metric(Learner):
     def embed(self, x: Float[Array, "n dx"]) -> Float[Array, "n d"]:
         return x if self.embedding is None else self.embedding(x)
 
-    def nearness(self, x: Float[Array, "m d"], y: Float[Array, "n d"]) -> Float[Array, "m n"]:
-        """cos(x, y)/τ or −‖x − y‖²/τ, of embedded points."""
+    def similarity(self, x: Float[Array, "m d"], y: Float[Array, "n d"]) -> Float[Array, "m n"]:
+        """cos(x, y)/τ or −‖x − y‖²/τ of embedded points."""
         if self.cosine:
             found = _unit(x) @ _unit(y).T
         else:
@@ -32,14 +39,19 @@ class Metric(Learner):
 
 
 class Centres(eqx.Module):
-    """The mean embedding of each class."""
+    """The mean embedding of each class.
+
+    Args:
+        means: one for each class.
+        classes: the classes of the task.
+    """
 
     means: Float[Array, "k d"]
     classes: Bool[Array, " k"]
 
 
 class Prototypes(Metric):
-    """The class of the nearest mean embedding. Without an embedding: nearest class mean."""
+    """logitₖ = similarity of e(x) to the mean embedding of class k. Without an embedding: nearest class mean."""
 
     def encode(self, context: Points, key: PRNGKeyArray | None = None) -> Centres:
         labels = jnp.where(context.mask[:, None], context.y, 0)
@@ -47,18 +59,23 @@ class Prototypes(Metric):
         return Centres(labels.T @ self.embed(context.x) / counts[:, None], context.classes)
 
     def predict(self, representation: Centres, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None) -> Categorical:
-        return self.likelihood(self.nearness(self.embed(x), representation.means), representation.classes)
+        return self.likelihood(self.similarity(self.embed(x), representation.means), representation.classes)
 
 
 class Examples(eqx.Module):
-    """Every embedded point of the context, with its label."""
+    """The embedded points of the context with their labels.
+
+    Args:
+        keys: e(xᵢ).
+        context: the points.
+    """
 
     keys: Float[Array, "n d"]
     context: Points
 
 
 class Matching(Metric):
-    """P(y = k|x) = Σᵢ softmaxᵢ(nearness of x and xᵢ) yᵢᵏ."""
+    """P(y = k|x) = Σᵢ softmaxᵢ(similarity of x and xᵢ) yᵢᵏ."""
 
     def encode(self, context: Points, key: PRNGKeyArray | None = None) -> Examples:
         return Examples(self.embed(context.x), context)
@@ -67,21 +84,21 @@ class Matching(Metric):
         self, representation: Examples, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None
     ) -> Categorical:
         context = representation.context
-        near = self.nearness(self.embed(x), representation.keys)
-        # log Σᵢ over the points of each class: the logits. A class without points is none of the task's.
-        own = (context.y > 0).T & context.mask
-        near = jnp.where(own, near[:, None], LEAST)
-        # One more, so that there is something to sum where there is no context.
-        logits = jax.nn.logsumexp(jnp.pad(near, ((0, 0), (0, 0), (0, 1)), constant_values=LEAST), axis=-1)
+        similarity = self.similarity(self.embed(x), representation.keys)
+        labelled = (context.y > 0).T & context.mask
+        terms = jnp.where(labelled, similarity[:, None], MINUS_INFINITY)
+        # Padded by one: an empty context would leave nothing to sum.
+        terms = jnp.pad(terms, ((0, 0), (0, 0), (0, 1)), constant_values=MINUS_INFINITY)
+        logits = jax.nn.logsumexp(terms, axis=-1)
         return self.likelihood(logits, context.classes)
 
     def weights(self, representation: Examples, x: Float[Array, "m dx"]) -> Float[Array, "m n"]:
-        near = self.nearness(self.embed(x), representation.keys)
-        return jax.nn.softmax(jnp.where(representation.context.mask, near, LEAST), axis=-1)
+        similarity = self.similarity(self.embed(x), representation.keys)
+        return jax.nn.softmax(jnp.where(representation.context.mask, similarity, MINUS_INFINITY), axis=-1)
 
 
-# In place of −∞, whose derivative would be NaN.
-LEAST = -1e30
+# Finite: the derivative at −∞ would be NaN.
+MINUS_INFINITY = -1e30
 
 
 def _unit(x: Float[Array, "n d"]) -> Float[Array, "n d"]:

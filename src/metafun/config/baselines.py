@@ -1,4 +1,4 @@
-"""What the paper compares with. As in MetaFun, no parameter depends on the number of classes."""
+"""The methods that the paper compares with. As in MetaFun, no parameter depends on the number of classes."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,9 +17,18 @@ from .losses import CrossEntropyConfig, GaussianConfig, SquaredErrorConfig
 
 @dataclass(frozen=True)
 class MAMLConfig:
-    """A network with `layers` hidden layers, adapted by `steps` gradient steps in training, `test_steps` otherwise.
+    """A network adapted to each task by gradient descent: MAML, or Meta-SGD with `learn_rates`.
 
-    With `learn_rates`, each parameter has a rate of its own: Meta-SGD.
+    Args:
+        width: number of units in each hidden layer.
+        layers: number of hidden layers.
+        activation: φ.
+        steps: gradient steps in training.
+        test_steps: gradient steps otherwise.
+        rate: step size.
+        learn_rates: whether each parameter has a trainable step size that starts at `rate`.
+        first_order: whether training treats the gradients of the steps as constants.
+        loss: ℓ, which also decides between regression and classification.
     """
 
     kind: Literal["maml"] = "maml"
@@ -52,10 +61,23 @@ class MAMLConfig:
 
 
 @dataclass(frozen=True)
-class MetricConfig:
-    """An embedding of `layers` layers, the last one linear; with none, inputs are compared as they are.
+class ClassifierConfig:
+    """A baseline for classification alone."""
 
-    The `temperature` is trained from this value on; cosines, which lie within ±1, need a small one.
+    problem = "classification"
+
+
+@dataclass(frozen=True)
+class MetricConfig(ClassifierConfig):
+    """Comparison of embedded points.
+
+    Args:
+        width: number of units in each layer of the embedding.
+        layers: number of layers of the embedding, the last one linear; with 0, inputs themselves are compared.
+        activation: φ.
+        cosine: whether similarity is the cosine instead of the negative squared distance.
+        temperature: initial temperature of the softmax; cosines, which lie within ±1, need a small one.
+        loss: the cross-entropy.
     """
 
     width: Count = 640
@@ -65,9 +87,8 @@ class MetricConfig:
     temperature: Positive = 1.0
     loss: CrossEntropyConfig = CrossEntropyConfig()
 
-    problem = "classification"
-
     def parts(self, dx: int, key: PRNGKeyArray) -> dict[str, Any]:
+        """The arguments of the learner, for inputs of length `dx`."""
         return {
             "embedding": MLP([dx, *[self.width] * self.layers], self.activation, key=key) if self.layers else None,
             "log_temperature": jnp.log(self.temperature),
@@ -78,6 +99,8 @@ class MetricConfig:
 
 @dataclass(frozen=True)
 class PrototypesConfig(MetricConfig):
+    """Prototypical networks: comparison with the mean of each class."""
+
     kind: Literal["prototypes"] = "prototypes"
 
     def build(self, dx: int, dy: int, key: PRNGKeyArray) -> Prototypes:
@@ -86,6 +109,11 @@ class PrototypesConfig(MetricConfig):
 
 @dataclass(frozen=True)
 class MatchingConfig(MetricConfig):
+    """Matching networks: comparison with each point of the context.
+
+    P(y|x) is the mean of their labels, weighted by similarity.
+    """
+
     kind: Literal["matching"] = "matching"
 
     def build(self, dx: int, dy: int, key: PRNGKeyArray) -> Matching:
@@ -93,23 +121,41 @@ class MatchingConfig(MetricConfig):
 
 
 @dataclass(frozen=True)
-class LogisticConfig:
-    """`c` is where the trained C begins: the larger, the less the weights are held back."""
+class LogisticConfig(ClassifierConfig):
+    """Logistic regression on the context.
+
+    Args:
+        c: initial C, which is trained; the larger, the weaker the penalty on the weights.
+        steps: steps of gradient descent.
+        loss: the cross-entropy.
+    """
 
     kind: Literal["logistic"] = "logistic"
     c: Positive = 1.0
     steps: Count = 100
     loss: CrossEntropyConfig = CrossEntropyConfig()
 
-    problem = "classification"
-
     def build(self, dx: int, dy: int, key: PRNGKeyArray) -> LogisticRegression:
         return LogisticRegression(self.loss.build(), c=self.c, steps=self.steps)
 
 
 @dataclass(frozen=True)
-class LEOConfig:
-    """Sizes and rates are its authors'. `kl` and `stay` are the weights β and γ of its loss."""
+class LEOConfig(ClassifierConfig):
+    """LEO; the default sizes and rates are its authors'.
+
+    Args:
+        latent: length of the latent z of each class.
+        latent_steps: gradient steps on z.
+        weight_steps: gradient steps on the weights that are decoded from z.
+        latent_rate: initial step size on z.
+        weight_rate: initial step size on the weights.
+        dropout: rate of the dropout on x in training.
+        kl: β, weight of the divergence of the encoded z from 𝒩(0, 1).
+        encoder_penalty: γ, weight of the squared distance between the encoded z and the adapted one.
+        l2: weight of the penalty on squared weights.
+        orthogonality: weight of the penalty that makes the rows of the decoder orthogonal.
+        loss: the cross-entropy.
+    """
 
     kind: Literal["leo"] = "leo"
     latent: Count = 64
@@ -119,12 +165,12 @@ class LEOConfig:
     weight_rate: Positive = 0.001
     dropout: Part = 0.3
     kl: NonNegative = 0.0
-    stay: NonNegative = 0.0
+    encoder_penalty: NonNegative = 0.0
     l2: NonNegative = 0.0
     orthogonality: NonNegative = 0.0
     loss: CrossEntropyConfig = CrossEntropyConfig()
 
-    problem = "classification"
+    renamed = {"stay": "encoder_penalty"}  # noqa: RUF012
 
     def build(self, dx: int, dy: int, key: PRNGKeyArray) -> LEO:
         keys, two = jax.random.split(key, 3), 2 * self.latent
@@ -139,6 +185,6 @@ class LEOConfig:
             weight_steps=self.weight_steps,
             dropout=self.dropout,
             weight_kl=self.kl,
-            weight_stay=self.stay,
+            weight_encoder=self.encoder_penalty,
             regularisers=regularisers(self.l2, self.orthogonality),
         )

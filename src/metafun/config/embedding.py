@@ -1,4 +1,4 @@
-"""What turns inputs into vectors before a model sees them."""
+"""The embedding of inputs, before a model sees them: images by a convolutional network, tables by their columns."""
 
 import math
 from dataclasses import dataclass
@@ -16,11 +16,14 @@ from ..values import Count, Depth
 
 @dataclass(frozen=True)
 class ConvNetConfig:
-    """`blocks` of convolution, normalisation in `groups` of channels, ReLU and pooling.
+    """A convolutional network for images.
 
-    The first block has `channels`, each further one `growth` times as many as the one before.
-
-    Products in half `precision` take half the memory.
+    Args:
+        blocks: number of blocks of convolution, normalisation, ReLU and pooling.
+        channels: channels of the first block.
+        growth: factor between the channels of a block and of the next.
+        groups: number of groups of channels in the normalisation.
+        precision: type of the products; bfloat16 takes half the memory.
     """
 
     kind: Literal["convnet"] = "convnet"
@@ -31,27 +34,34 @@ class ConvNetConfig:
     precision: Literal["float32", "bfloat16"] = "float32"
 
     def build(self, sizes: tuple[int, int], image: tuple[int, int] | None, key: PRNGKeyArray) -> ConvNet:
+        """A network with random weights.
+
+        Args:
+            sizes: dim(x) and dim(y).
+            image: height and width; None if inputs are not images.
+            key: source of the initial weights.
+        """
         if image is None:
-            raise InvalidConfig(
-                "embedding.kind = 'convnet' is for images; give tasks.pixels, and data that are images."
-            )
+            raise InvalidConfig("embedding.kind = 'convnet' is for images; set tasks.pixels, and use image data.")
         if self.channels % self.groups:
             raise InvalidConfig(
                 f"embedding.channels = {self.channels} cannot be divided into embedding.groups = {self.groups}."
             )
         widths = [self.channels * self.growth**block for block in range(self.blocks)]
-        return ConvNet(
-            image,
-            [sizes[0] // math.prod(image), *widths],
-            self.groups,
-            self.precision,
-            key=key,
-        )
+        return ConvNet(image, [sizes[0] // math.prod(image), *widths], self.groups, self.precision, key=key)
 
 
 @dataclass(frozen=True)
 class ColumnsConfig:
-    """Rows of any table: widths of what is said of a cell, a column, an entry, and the `size` of a row's vector."""
+    """An embedding of the rows of any table.
+
+    Args:
+        cells: number of features of a cell.
+        about: length of the summary of a column.
+        entries: length of the vector of a cell and its column's summary.
+        size: length of a row's vector.
+        outputs: number of learned functions of y that columns are correlated with, in regression.
+    """
 
     kind: Literal["columns"] = "columns"
     cells: Count = 32
@@ -61,6 +71,13 @@ class ColumnsConfig:
     outputs: Count = 4
 
     def build(self, sizes: tuple[int, int], image: tuple[int, int] | None, key: PRNGKeyArray) -> ColumnEmbedding:
+        """An embedding with random weights.
+
+        Args:
+            sizes: number of columns, and dim(y), 0 in classification.
+            image: not used.
+            key: source of the initial weights.
+        """
         key_relation, key_columns = jax.random.split(key)
         columns, outputs = sizes
         relation: Relation = RelationToClasses()

@@ -13,7 +13,7 @@ from jaxtyping import PRNGKeyArray
 from ..embeddings import Embedded
 from ..errors import InvalidConfig, suggest
 from ..model import Learner
-from ..schema import flatten, merge, nested, parse, to_table
+from ..schema import current_name, flatten, merge, nested, parse, to_table
 from ..tasks import TaskDistribution, TaskSource
 from .config import Config, EvaluationConfig, TrainingConfig
 
@@ -75,6 +75,8 @@ def resolve(config: Config | Experiment) -> Experiment:
 def parse_config(table: Mapping[str, Any]) -> Config:
     """A configuration from a TOML table; InvalidConfig unless its model can be built and trained."""
     config = parse(Config, table)
+    if config.vary:
+        config = dataclasses.replace(config, vary={current_name(Config, key): v for key, v in config.vary.items()})
     _check_training(config.training)
     config.tasks.check(validates=config.training.validate_every > 0)
     _check_vary(config)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidConfig, suggest
-from ..schema import merge, nested, to_table
+from ..schema import current_names, merge, nested, to_table
 from .config import Config
 from .experiment import parse_config
 
@@ -38,7 +38,7 @@ def _changed(table: Mapping[str, Any], changes: Iterable[tuple[str, Any]]) -> di
     joined: dict[str, Any] = {}
     for key, value in changes:
         joined = merge(joined, nested(key, value))
-    return merge(table, joined)
+    return merge(table, current_names(Config, joined))
 
 
 def parse_toml(text: str, name: str) -> dict[str, Any]:
@@ -64,6 +64,7 @@ def _table(source: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
     else:
         raise InvalidConfig(f"unknown preset '{source}'; {suggest(source, presets())} A TOML file ends in .toml.")
     base = table.pop("base", None)
+    table = current_names(Config, table)
     if base is None:
         # The defaults supply `kind`, so that a file or setting may change a part without naming it.
         return merge(to_table(Config()), table)

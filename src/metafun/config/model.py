@@ -1,8 +1,8 @@
-"""A whole model, put together from its parts."""
+"""A whole model, assembled from its parts."""
 
-import dataclasses
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from functools import partial
+from typing import Annotated, Literal
 
 import jax
 from jaxtyping import PRNGKeyArray
@@ -10,8 +10,7 @@ from jaxtyping import PRNGKeyArray
 from ..errors import InvalidConfig
 from ..model.learner import Learner
 from ..model.metafun import MetaFun
-from ..model.regularisers import Regulariser, regularisers
-from ..model.stochastic import StochasticMetaFun
+from ..model.regularisers import regularisers
 from ..schema import Between
 from ..values import Activation, Count, NonNegative, Real
 from .losses import CrossEntropyConfig, GaussianConfig, SquaredErrorConfig
@@ -29,6 +28,7 @@ from .parts import (
     MLPUpdateConfig,
     NoLatentConfig,
     ParametricConfig,
+    PartConfig,
     PredictorWeightsConfig,
     Sizes,
     SoftmaxWeightsConfig,
@@ -39,9 +39,24 @@ from .parts import (
 
 @dataclass(frozen=True)
 class MetaFunConfig:
-    """Defaults are the paper's Table 6. `l2` and `orthogonality` are the weights of penalties.
+    """MetaFun; the defaults are the paper's Table 6.
 
-    With no `iterations` r stays r⁽⁰⁾, and only a latent tells of the context.
+    Args:
+        iterations: T; with 0, r is r⁽⁰⁾, and only a latent depends on the context.
+        representation: dim(r); in classification, of each class.
+        step_size: initial α.
+        activation: φ of all networks.
+        per_iteration: whether each iteration has its own update and pooling.
+        context_weight: weight of the mean loss of the context points.
+        target_weight: weight of the mean loss of the target points.
+        l2: weight of the penalty on squared weights.
+        orthogonality: weight of the penalty that makes the rows of the decoder 'softmax-weights' orthogonal.
+        loss: ℓ, which also decides between regression and classification.
+        initial: r⁽⁰⁾.
+        pooling: how local updates spread to other inputs.
+        update: the local update u.
+        decoder: from r(x) to a prediction.
+        latent: a random variable beside r, to draw functions.
     """
 
     kind: Literal["metafun"] = "metafun"
@@ -68,21 +83,20 @@ class MetaFunConfig:
         return self.loss.problem
 
     def build(self, dx: int, dy: int, key: PRNGKeyArray) -> Learner:
-        """`dy` is 0 in classification: no parameter depends on the number of classes."""
-        for name in ("update", "decoder", "latent"):
-            self._check_problem(name, getattr(self, name))
+        """A model with random weights.
+
+        Args:
+            dx: dim(x).
+            dy: dim(y); 0 in classification, where no parameter depends on the number of classes.
+            key: source of the initial weights.
+        """
+        self._check_problem("update", self.update)
+        self._check_problem("decoder", self.decoder)
+        self._check_problem("latent", self.latent)
+        if self.orthogonality and not self.decoder.orthogonalisable:
+            raise InvalidConfig("model.orthogonality is a penalty on the decoder 'softmax-weights'; set it to 0.")
         sizes = Sizes(dx, dy, self.representation, self.activation)
-        if isinstance(self.latent, NoLatentConfig):
-            return self._metafun(sizes, sizes, key)
-        key_metafun, key_latent = jax.random.split(key)
-        # The decoder is given [z, r(x)].
-        decoded = dataclasses.replace(sizes, dr=self.latent.size + sizes.dr)
-        return StochasticMetaFun(
-            metafun=self._metafun(sizes, decoded, key_metafun),
-            latent=self.latent.build(sizes, key_latent),
-            likelihood=self.loss.build(),
-            samples=self.latent.samples,
-        )
+        return self.latent.build(partial(self._metafun, sizes), sizes, key)
 
     def _metafun(self, sizes: Sizes, decoded: Sizes, key: PRNGKeyArray) -> MetaFun:
         key_initial, key_update, key_pool, key_decoder = jax.random.split(key, 4)
@@ -97,18 +111,12 @@ class MetaFunConfig:
             iterations=self.iterations,
             context_weight=self.context_weight,
             target_weight=self.target_weight,
-            regularisers=self._regularisers(),
+            regularisers=regularisers(self.l2, self.orthogonality),
         )
 
-    def _regularisers(self) -> tuple[Regulariser, ...]:
-        if self.orthogonality and not isinstance(self.decoder, SoftmaxWeightsConfig):
-            raise InvalidConfig("model.orthogonality is a penalty on the decoder 'softmax-weights'; set it to 0.")
-        return regularisers(self.l2, self.orthogonality)
-
-    def _check_problem(self, name: str, part: Any) -> None:
-        problem = getattr(part, "problem", self.loss.problem)
-        if problem != self.loss.problem:
+    def _check_problem(self, name: str, part: PartConfig) -> None:
+        if part.problem not in (None, self.loss.problem):
             raise InvalidConfig(
-                f"model.{name}.kind = '{part.kind}' is for {problem}, but model.loss.kind = '{self.loss.kind}' "
+                f"model.{name}.kind = '{part.kind}' is for {part.problem}, but model.loss.kind = '{self.loss.kind}' "
                 f"is for {self.loss.problem}; change one of them."
             )

@@ -1,10 +1,9 @@
-"""The parts of a model: initial representation, pooling, update and decoder, one dataclass for each kind.
+"""The parts of a model: initial representation, pooling, update, decoder and latent, one dataclass for each kind."""
 
-`problem` says whether a part is for regression or classification; one without it serves both.
-"""
-
+import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import jax
 from jaxtyping import PRNGKeyArray
@@ -12,16 +11,25 @@ from jaxtyping import PRNGKeyArray
 from ..errors import InvalidConfig
 from ..model.decoders import Conditioned, Decoder, Identity, Logits, PredictorWeights, SoftmaxWeights
 from ..model.initial import Constant, Initial, Parametric, Zero
+from ..model.learner import Learner
+from ..model.metafun import MetaFun
 from ..model.nn import MLP
 from ..model.pooling import Attention, DeepKernel, Mean, Pooling, SquaredExponential
-from ..model.stochastic import Latent
+from ..model.stochastic import Latent, StochasticMetaFun
 from ..model.updates import ClasswiseUpdate, GradientUpdate, MLPUpdate, Update
 from ..values import Count, Depth, Part, Positive, Share, Size
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What the parts must agree on: dim(x), dim(y) (0 in classification), dim(r) and the activation φ."""
+    """The sizes that all parts of a model must agree on.
+
+    Args:
+        dx: dim(x).
+        dy: dim(y); 0 in classification.
+        dr: dim(r).
+        activation: name of φ.
+    """
 
     dx: int
     dy: int
@@ -29,10 +37,18 @@ class Sizes:
     activation: str
 
     def mlp(self, i: int, width: int, hidden: int, o: int, key: PRNGKeyArray) -> MLP:
+        """A network from `i` to `o` entries with `hidden` layers of `width` units between them."""
         return MLP([i, *[width] * hidden, o], self.activation, key=key)
 
     def embedding(self, width: int, layers: int, heads: int, key: PRNGKeyArray) -> MLP:
-        """a(x), of which each head of a pooling has a slice, as it has of r."""
+        """The transformation a(x) of a pooling.
+
+        Args:
+            width: units in each layer; 0 stands for dim(x).
+            layers: number of layers, the last one linear.
+            heads: number of equal slices that a(x) and r must be divisible into.
+            key: source of the initial weights.
+        """
         width = width or self.dx
         for name, size in (("pooling.width", width), ("representation", self.dr)):
             if size % heads:
@@ -41,15 +57,18 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class ZeroConfig:
-    kind: Literal["zero"] = "zero"
+class PartConfig:
+    """A part of a model; `problem` is "regression", "classification", or None if it serves both."""
 
-    def build(self, sizes: Sizes, key: PRNGKeyArray) -> Initial:
-        return Zero(sizes.dr)
+    kind: str = ""
+
+    problem: ClassVar[str | None] = None
 
 
 @dataclass(frozen=True)
-class ConstantConfig:
+class ConstantConfig(PartConfig):
+    """r⁽⁰⁾(x) = c, a trainable vector."""
+
     kind: Literal["constant"] = "constant"
 
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Initial:
@@ -57,12 +76,37 @@ class ConstantConfig:
 
 
 @dataclass(frozen=True)
-class ParametricConfig:
-    """`layers` hidden layers and a linear one."""
+class ZeroConfig(PartConfig):
+    """r⁽⁰⁾(x) = 0."""
 
-    kind: Literal["parametric"] = "parametric"
+    kind: Literal["zero"] = "zero"
+
+    def build(self, sizes: Sizes, key: PRNGKeyArray) -> Initial:
+        return Zero(size=sizes.dr)
+
+
+@dataclass(frozen=True)
+class MLPConfig(PartConfig):
+    """A part made of multi-layer perceptrons.
+
+    Args:
+        width: number of units in each hidden layer.
+        layers: number of hidden layers.
+    """
+
     width: Count = 128
     layers: Depth = 3
+
+
+@dataclass(frozen=True)
+class ParametricConfig(MLPConfig):
+    """r⁽⁰⁾(x) = MLP(x).
+
+    Args:
+        dropout: rate of the dropout on x in training.
+    """
+
+    kind: Literal["parametric"] = "parametric"
     dropout: Part = 0.0
 
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Initial:
@@ -70,7 +114,9 @@ class ParametricConfig:
 
 
 @dataclass(frozen=True)
-class MeanConfig:
+class MeanConfig(PartConfig):
+    """The mean over the context, as in neural processes."""
+
     kind: Literal["mean"] = "mean"
 
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Pooling:
@@ -78,53 +124,71 @@ class MeanConfig:
 
 
 @dataclass(frozen=True)
-class AttentionConfig:
-    """`layers` layers in all, the last one linear; a `width` of 0 stands for dim(x). The paper has one head."""
+class EmbeddedPoolingConfig(PartConfig):
+    """A pooling that compares transformed inputs a(x).
 
-    kind: Literal["attention"] = "attention"
+    Args:
+        width: units in each layer of a; 0 stands for dim(x).
+        layers: number of layers of a, the last one linear.
+        heads: number of slices of a(x) and r that are pooled separately; the paper has one.
+    """
+
     width: Size = 128
     layers: Depth = 3
     heads: Count = 1
+
+
+@dataclass(frozen=True)
+class AttentionConfig(EmbeddedPoolingConfig):
+    """Dot-product attention, the paper's DFP."""
+
+    kind: Literal["attention"] = "attention"
 
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Pooling:
         return Attention(sizes.embedding(self.width, self.layers, self.heads, key), self.heads)
 
 
 @dataclass(frozen=True)
-class DeepKernelConfig:
-    """The embedding is that of an attention; σ and ℓ are trainable."""
+class KernelConfig(PartConfig):
+    """A squared-exponential kernel with trainable σ and ℓ.
 
-    kind: Literal["deep-kernel"] = "deep-kernel"
-    width: Size = 128
-    layers: Depth = 3
-    heads: Count = 1
+    Args:
+        scale: initial σ.
+        lengthscale: initial ℓ.
+    """
+
     scale: Positive = 1.0
     lengthscale: Positive = 1.0
 
-    def build(self, sizes: Sizes, key: PRNGKeyArray) -> Pooling:
-        a = sizes.embedding(self.width, self.layers, self.heads, key)
-        return DeepKernel(a, SquaredExponential(self.scale, self.lengthscale), self.heads)
-
-
-@dataclass(frozen=True)
-class SquaredExponentialConfig:
-    """σ and ℓ are trainable."""
-
-    kind: Literal["squared-exponential"] = "squared-exponential"
-    scale: Positive = 1.0
-    lengthscale: Positive = 1.0
-
-    def build(self, sizes: Sizes, key: PRNGKeyArray) -> Pooling:
+    def kernel(self) -> SquaredExponential:
         return SquaredExponential(self.scale, self.lengthscale)
 
 
 @dataclass(frozen=True)
-class MLPUpdateConfig:
-    """`layers` hidden layers and a linear one."""
+class DeepKernelConfig(KernelConfig, EmbeddedPoolingConfig):
+    """A kernel on a(x), the paper's KFP."""
+
+    kind: Literal["deep-kernel"] = "deep-kernel"
+
+    def build(self, sizes: Sizes, key: PRNGKeyArray) -> Pooling:
+        return DeepKernel(sizes.embedding(self.width, self.layers, self.heads, key), self.kernel(), self.heads)
+
+
+@dataclass(frozen=True)
+class SquaredExponentialConfig(KernelConfig):
+    """A kernel on x itself."""
+
+    kind: Literal["squared-exponential"] = "squared-exponential"
+
+    def build(self, sizes: Sizes, key: PRNGKeyArray) -> Pooling:
+        return self.kernel()
+
+
+@dataclass(frozen=True)
+class MLPUpdateConfig(MLPConfig):
+    """u = MLP([x, y, r(x)])."""
 
     kind: Literal["mlp"] = "mlp"
-    width: Count = 128
-    layers: Depth = 3
 
     problem = "regression"
 
@@ -133,15 +197,17 @@ class MLPUpdateConfig:
 
 
 @dataclass(frozen=True)
-class ClasswiseUpdateConfig:
-    """m has `layers` layers, the last one linear; u₊ and u₋ have `layers` hidden layers and a linear one.
+class ClasswiseUpdateConfig(MLPConfig):
+    """The update of each class, from networks m, u₊ and u₋.
 
-    With `inputs`, u₊ is given xᵢ too, which the paper does not do.
+    Args:
+        width: number of units in each hidden layer, and length of m.
+        layers: number of hidden layers of u₊ and u₋; m has as many layers, the last one linear.
+        inputs: whether u₊ also sees x, which it does not in the paper.
     """
 
     kind: Literal["classwise"] = "classwise"
     width: Count = 64
-    layers: Depth = 3
     inputs: bool | None = None
 
     problem = "classification"
@@ -158,7 +224,12 @@ class ClasswiseUpdateConfig:
 
 
 @dataclass(frozen=True)
-class GradientUpdateConfig:
+class GradientUpdateConfig(PartConfig):
+    """u = λ ⊙ ∂L/∂r(x), the gradient of the context loss.
+
+    Each entry of λ is trainable and starts at 1.
+    """
+
     kind: Literal["gradient"] = "gradient"
 
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Update:
@@ -166,38 +237,60 @@ class GradientUpdateConfig:
 
 
 @dataclass(frozen=True)
-class PredictorWeightsConfig:
-    """`layers` hidden layers emit the weights of a predictor with `layers` − 1 hidden layers."""
+class DecoderConfig(PartConfig):
+    """A decoder; `orthogonalisable` says whether it has the matrix that model.orthogonality is a penalty on."""
+
+    orthogonalisable: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class PredictorConfig(DecoderConfig, MLPConfig):
+    """A decoder with a predictor f, an MLP of x.
+
+    Args:
+        width: number of units in each hidden layer.
+        layers: number of layers of f, the last one linear.
+    """
+
+    problem = "regression"
+
+    def sizes_of_predictor(self, sizes: Sizes) -> list[int]:
+        return [sizes.dx, *[self.width] * (self.layers - 1), 2 * sizes.dy]
+
+
+@dataclass(frozen=True)
+class PredictorWeightsConfig(PredictorConfig):
+    """f(x) = MLP(x; w), with weights w = MLP(r(x)) from a network of `layers` hidden layers."""
 
     kind: Literal["predictor-weights"] = "predictor-weights"
-    width: Count = 128
-    layers: Depth = 3
-
-    problem = "regression"
 
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Decoder:
-        predictor = [sizes.dx, *[self.width] * (self.layers - 1), 2 * sizes.dy]
-        return PredictorWeights([sizes.dr, *[self.width] * self.layers], predictor, sizes.activation, key=key)
+        hidden = [sizes.dr, *[self.width] * self.layers]
+        return PredictorWeights(hidden, self.sizes_of_predictor(sizes), sizes.activation, key=key)
 
 
 @dataclass(frozen=True)
-class ConditionedConfig:
-    """A predictor with `layers` − 1 hidden layers that sees the first `share` of r."""
+class ConditionedConfig(PredictorConfig):
+    """f(x) = MLP([r(x), x]), r(x) fed to every layer.
+
+    Args:
+        share: share of r's entries, from the first on, that f sees.
+    """
 
     kind: Literal["conditioned"] = "conditioned"
-    width: Count = 128
-    layers: Depth = 3
     share: Share = 1.0
 
-    problem = "regression"
-
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Decoder:
-        predictor = [sizes.dx, *[self.width] * (self.layers - 1), 2 * sizes.dy]
-        return Conditioned(int(self.share * sizes.dr), predictor, sizes.activation, key=key)
+        return Conditioned(int(self.share * sizes.dr), self.sizes_of_predictor(sizes), sizes.activation, key=key)
 
 
 @dataclass(frozen=True)
-class IdentityConfig:
+class IdentityConfig(DecoderConfig):
+    """f(x) = r(x), for functional gradient descent.
+
+    The entries of r(x) are the mean and the s that the standard deviation is computed from.
+    """
+
     kind: Literal["identity"] = "identity"
 
     problem = "regression"
@@ -208,40 +301,61 @@ class IdentityConfig:
 
 
 @dataclass(frozen=True)
-class SoftmaxWeightsConfig:
-    """LEO's decoder; dropout is on x. A bias is needed for features without a common direction."""
+class SoftmaxWeightsConfig(DecoderConfig):
+    """Weights of a softmax drawn from r, LEO's decoder.
+
+    Args:
+        dropout: rate of the dropout on x in training.
+        bias: whether the softmax has a bias; needed for features without a common direction.
+    """
 
     kind: Literal["softmax-weights"] = "softmax-weights"
     dropout: Part = 0.0
     bias: bool = False
 
     problem = "classification"
+    orthogonalisable = True
 
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Decoder:
         return SoftmaxWeights(sizes.mlp(sizes.dr, 0, 0, 2 * (sizes.dx + self.bias), key), self.dropout, self.bias)
 
 
 @dataclass(frozen=True)
-class LogitsConfig:
+class LogitsConfig(DecoderConfig):
+    """The logit of a class is r itself, for functional gradient descent."""
+
     kind: Literal["logits"] = "logits"
 
     problem = "classification"
 
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Decoder:
-        _expect_representation("logits", "rᵏ itself, one number a class", 1, sizes)
+        _expect_representation("logits", "rᵏ itself, a scalar for each class", 1, sizes)
         return Logits()
 
 
+# MetaFun with a decoder for representations of the given sizes.
+BuildMetaFun = Callable[[Sizes, PRNGKeyArray], MetaFun]
+
+
 @dataclass(frozen=True)
-class NoLatentConfig:
+class NoLatentConfig(PartConfig):
+    """A deterministic representation."""
+
     kind: Literal["none"] = "none"
 
+    def build(self, metafun: BuildMetaFun, sizes: Sizes, key: PRNGKeyArray) -> Learner:
+        return metafun(sizes, key)
+
 
 @dataclass(frozen=True)
-class GlobalLatentConfig:
-    """z of `size` numbers, one for the whole function; predictions are mixtures over `samples` draws of it.
+class GlobalLatentConfig(PartConfig):
+    """A latent z for the whole function, to draw functions.
 
-    `layers` hidden layers for each point and two after the mean.
+    Args:
+        size: length of z.
+        width: number of units in each hidden layer.
+        layers: number of hidden layers for each point; two more follow the mean over points.
+        samples: number of draws of z that a prediction mixes.
     """
 
     kind: Literal["global"] = "global"
@@ -252,12 +366,16 @@ class GlobalLatentConfig:
 
     problem = "regression"
 
-    def build(self, sizes: Sizes, key: PRNGKeyArray) -> Latent:
-        key_each, key_pooled = jax.random.split(key)
-        return Latent(
+    def build(self, metafun: BuildMetaFun, sizes: Sizes, key: PRNGKeyArray) -> Learner:
+        key_metafun, key_latent = jax.random.split(key)
+        key_each, key_pooled = jax.random.split(key_latent)
+        latent = Latent(
             each=sizes.mlp(sizes.dx + sizes.dy + sizes.dr, self.width, self.layers, self.width, key_each),
             pooled=sizes.mlp(self.width, self.width, 2, 2 * self.size, key_pooled),
         )
+        # The decoder sees [z, r(x)].
+        inner = metafun(dataclasses.replace(sizes, dr=self.size + sizes.dr), key_metafun)
+        return StochasticMetaFun(metafun=inner, latent=latent, likelihood=inner.likelihood, samples=self.samples)
 
 
 def _expect_representation(decoder: str, predicts: str, expected: int, sizes: Sizes) -> None:

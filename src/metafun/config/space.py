@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidConfig, suggest
-from ..schema import flatten, parse, to_table
+from ..schema import current_name, flatten, parse, to_table
 from .config import Config
 from .load import parse_toml, with_changes
 
@@ -56,7 +56,8 @@ class Space:
         """The configuration of one trial."""
         config = with_changes(self.config, {key: value for key, value in values.items() if key not in self.fixed})
         settings = flatten(to_table(config))
-        also = {other: value for key, value in values.items() for other in self.ranges[key].also if other in settings}
+        others = [(current_name(Config, other), v) for key, v in values.items() for other in self.ranges[key].also]
+        also = {other: value for other, value in others if other in settings}
         return with_changes(config, also)
 
     def combine(self, trials: Iterable[Mapping[str, Any]]) -> Config:
@@ -108,8 +109,8 @@ def load_space(source: str, config: Config, fixed: Iterable[str] = ()) -> Space:
         config: the configuration that trials start from.
         fixed: settings of the space that keep the value of `config`.
     """
-    table = parse_toml(space_text(source), source)
-    fixed = frozenset(fixed)
+    table = {current_name(Config, key): value for key, value in parse_toml(space_text(source), source).items()}
+    fixed = frozenset(current_name(Config, key) for key in fixed)
     for key in fixed - set(table):
         raise InvalidConfig(f"{source} has no setting '{key}' to fix; {suggest(key, table)}")
     settings = flatten(to_table(config))

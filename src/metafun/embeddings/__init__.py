@@ -1,4 +1,4 @@
-"""From rows to vectors before any learner: images by a convolutional network, tables column by column."""
+"""Embeddings of inputs, trained with the learner: a convolutional network for images, columns for tables."""
 
 from .base import Embedded, Embedding
 from .columns import ColumnEmbedding

@@ -1,4 +1,4 @@
-"""Inputs that are embedded before anything else, jointly with what learns from them: rows in, vectors out."""
+"""An embedding turns raw inputs into vectors for a learner, and is trained with it."""
 
 from abc import abstractmethod
 from typing import Any
@@ -13,35 +13,50 @@ from ..model.task import Points, Task
 
 
 class Embedding(eqx.Module):
-    """Rows of numbers to vectors, each row by itself: a prediction must not depend on what else is asked."""
+    """Rows to vectors, each independently of the others: a prediction must not depend on its batch-mates."""
 
     @property
     @abstractmethod
     def size(self) -> int:
-        """How long the vectors are."""
+        """The length of a vector."""
 
     def summarise_context(self, context: Points) -> Any:
-        """What has to be known of a context before its rows can be embedded; nothing, unless it is said here."""
+        """What embedding a row needs to know of the context; unless overridden, nothing."""
         return None
 
     @abstractmethod
     def __call__(self, x: Float[Array, "m dx"], summary: Any) -> Float[Array, "m e"]:
-        """`summary` is what the `summarise_context` at the context gave."""
+        """The vector of each row.
+
+        Args:
+            x: rows of the context or the target.
+            summary: what `summarise_context` returned for the context.
+        """
 
     def peak_floats_per_row(self) -> int:
-        """How many numbers are there at a time for each row, where that is worth watching; else 0."""
+        """Peak memory of a row, in floats, where it limits how many tasks fit at once; otherwise 0."""
         return 0
 
 
 class EncodedTask(eqx.Module):
-    """A task whose context has been looked at and encoded."""
+    """A task after its context has been embedded and encoded.
+
+    Args:
+        summary: what the embedding needs to know of the context.
+        representation: what the learner encoded.
+    """
 
     summary: Any
     representation: Any
 
 
 class Embedded(Learner):
-    """A learner whose x are embedded: for all it knows, its inputs are vectors."""
+    """A learner on embedded inputs.
+
+    Args:
+        embedding: from rows to vectors.
+        learner: learns from the vectors.
+    """
 
     embedding: Embedding
     learner: Learner

@@ -1,4 +1,4 @@
-"""Rows of any small table as vectors: whatever the columns are, and in whichever order they come."""
+"""Rows of a table to vectors, for any columns in any order."""
 
 from abc import abstractmethod
 
@@ -14,31 +14,42 @@ from .base import Embedding
 
 
 class Relation(eqx.Module):
-    """How entries go together with outputs. What is said of classes must not depend on their order."""
+    """Statistics of how features of a column depend on y, invariant to the order of the classes."""
 
     @property
     @abstractmethod
     def size(self) -> int:
-        """How many numbers are said of each kind of entry."""
+        """The number of statistics of each feature."""
 
     @abstractmethod
     def __call__(
-        self, entries: Float[Array, "n e"], present: Bool[Array, " n"], y: Float[Array, "n k"]
-    ) -> Float[Array, "e s"]: ...
+        self, features: Float[Array, "n e"], present: Bool[Array, " n"], y: Float[Array, "n k"]
+    ) -> Float[Array, "e s"]:
+        """The statistics.
+
+        Args:
+            features: features of the column's entry in each row.
+            present: False where the entry is missing or the row is padding.
+            y: outputs, one-hot in classification.
+        """
 
     @abstractmethod
     def relevance(
         self, x: Float[Array, "n one"], present: Bool[Array, " n"], y: Float[Array, "n k"]
     ) -> Float[Array, ""]:
-        """How much a column tells of y by itself."""
+        """How informative the column x alone is about y."""
 
     @abstractmethod
     def class_count(self, context: Points) -> Float[Array, ""]:
-        """The number of classes; 0 where there are none."""
+        """The number of classes; 0 in regression."""
 
 
 class RelationToNumbers(Relation):
-    """Correlations with some functions of y."""
+    """Correlations with learned functions of y.
+
+    Args:
+        of_y: the functions, from dim(y).
+    """
 
     of_y: MLP
 
@@ -47,15 +58,15 @@ class RelationToNumbers(Relation):
         return self.of_y.biases[-1].shape[-1]
 
     def __call__(
-        self, entries: Float[Array, "n e"], present: Bool[Array, " n"], y: Float[Array, "n k"]
+        self, features: Float[Array, "n e"], present: Bool[Array, " n"], y: Float[Array, "n k"]
     ) -> Float[Array, "e s"]:
-        entries, outputs = _standardise(entries, present), _standardise(self.of_y(y), present)
-        return masked_mean(entries[:, :, None] * outputs[:, None, :], present)
+        features, outputs = _standardise(features, present), _standardise(self.of_y(y), present)
+        return masked_mean(features[:, :, None] * outputs[:, None, :], present)
 
     def relevance(
         self, x: Float[Array, "n one"], present: Bool[Array, " n"], y: Float[Array, "n k"]
     ) -> Float[Array, ""]:
-        """The largest correlation with an output."""
+        """The largest absolute correlation with an output."""
         return abs(masked_mean(_standardise(x, present) * _standardise(y, present), present)).max()
 
     def class_count(self, context: Points) -> Float[Array, ""]:
@@ -70,11 +81,11 @@ class RelationToClasses(Relation):
         return 1
 
     def __call__(
-        self, entries: Float[Array, "n e"], present: Bool[Array, " n"], y: Float[Array, "n k"]
+        self, features: Float[Array, "n e"], present: Bool[Array, " n"], y: Float[Array, "n k"]
     ) -> Float[Array, "e s"]:
-        entries, labels = _standardise(entries, present), jnp.where(present[:, None], y, 0)
+        features, labels = _standardise(features, present), jnp.where(present[:, None], y, 0)
         counts = labels.sum(0)
-        means = labels.T @ entries / jnp.maximum(counts, 1)[:, None]
+        means = labels.T @ features / jnp.maximum(counts, 1)[:, None]
         return (counts / jnp.maximum(counts.sum(), 1) @ jnp.square(means))[:, None]
 
     def relevance(
@@ -87,18 +98,33 @@ class RelationToClasses(Relation):
 
 
 class ColumnSummary(eqx.Module):
-    """What a context tells of each column: what is in it and how it goes with y, and whether there is anything."""
+    """A summary of each column of a context.
 
-    about: Float[Array, "d s"]
+    Args:
+        vectors: sⱼ, the content of each column and its relation to y.
+        order: the columns, most relevant first.
+        nonempty: False for a column without entries.
+    """
+
+    vectors: Float[Array, "d s"]
     order: Int[Array, " d"]
-    there: Bool[Array, " d"]
+    nonempty: Bool[Array, " d"]
 
 
 class ColumnEmbedding(Embedding):
-    """MLP(e₁, e₂, …) with eⱼ = MLP(cell(xⱼ), sⱼ), the columns in the order of how much they tell of y.
+    """MLP(e₁, e₂, …) with eⱼ = MLP(cell(xⱼ), sⱼ), the columns sorted by their relevance to y.
 
-    sⱼ sums up what the context has in column j and how that goes with y. So nothing depends on the order in which the
-    columns are given, but for ties. NaN is a missing entry, and a column without entries is none.
+    sⱼ summarises column j in the context and its relation to y. Except for ties in relevance, the order in which
+    columns are given does not matter. NaN is a missing entry; a column without entries is ignored.
+
+    Args:
+        columns: number of columns, padding included.
+        relation: statistics of how a column depends on y.
+        cells: number of features of a cell.
+        about: length of a column's summary sⱼ.
+        entries: length of eⱼ.
+        size: length of a row's vector.
+        key: source of the initial weights.
     """
 
     cell: MLP
@@ -128,24 +154,24 @@ class ColumnEmbedding(Embedding):
         class_count = jnp.full(count.shape, self.relation.class_count(context))
         sizes = jnp.stack([jnp.log1p(count), jnp.log1p(class_count), share], -1)
 
-        def column(cells: Float[Array, "n c"], present: Bool[Array, " n"]) -> Float[Array, " s"]:
+        def statistics(cells: Float[Array, "n c"], present: Bool[Array, " n"]) -> Float[Array, " s"]:
             mean = masked_mean(cells, present)
             deviation = jnp.sqrt(masked_mean(jnp.square(cells - mean), present) + 1e-6)
             relation = self.relation(cells, present, context.y)
             return jnp.concatenate([mean, deviation, relation.ravel()])
 
-        cells = self._cells(context.x)
-        about = self.about(jnp.concatenate([jax.vmap(column, (1, 1))(cells, present), sizes], -1))
+        columns = jax.vmap(statistics, (1, 1))(self._cells(context.x), present)
+        vectors = self.about(jnp.concatenate([columns, sizes], -1))
         x = jnp.where(present, context.x, 0)[..., None]
         relevance = jax.vmap(lambda x, present: self.relation.relevance(x, present, context.y), (1, 1))(x, present)
-        there = count > 0
-        return ColumnSummary(about, jnp.argsort(jnp.where(there, -relevance, jnp.inf)), there)
+        nonempty = count > 0
+        return ColumnSummary(vectors, jnp.argsort(jnp.where(nonempty, -relevance, jnp.inf)), nonempty)
 
-    def __call__(self, x: Float[Array, "m dx"], seen: ColumnSummary) -> Float[Array, "m e"]:
-        cells = self._cells(x)
-        about = jnp.broadcast_to(seen.about, (x.shape[0], *seen.about.shape))
-        entries = jnp.where(seen.there[:, None], self.entry(jnp.concatenate([cells, about], -1)), 0)
-        return self.row(entries[:, seen.order].reshape(x.shape[0], entries.shape[1] * entries.shape[2]))
+    def __call__(self, x: Float[Array, "m dx"], summary: ColumnSummary) -> Float[Array, "m e"]:
+        vectors = jnp.broadcast_to(summary.vectors, (x.shape[0], *summary.vectors.shape))
+        entries = self.entry(jnp.concatenate([self._cells(x), vectors], -1))
+        entries = jnp.where(summary.nonempty[:, None], entries, 0)[:, summary.order]
+        return self.row(entries.reshape(x.shape[0], entries.shape[1] * entries.shape[2]))
 
     def _cells(self, x: Float[Array, "m d"]) -> Float[Array, "m d c"]:
         missing = jnp.isnan(x)
@@ -153,6 +179,6 @@ class ColumnEmbedding(Embedding):
 
 
 def _standardise(values: Float[Array, "n e"], present: Bool[Array, " n"]) -> Float[Array, "n e"]:
-    """With mean 0 and deviation 1 over what is present."""
+    """Mean 0 and standard deviation 1 over the rows that are present."""
     values = values - masked_mean(values, present)
     return values * jax.lax.rsqrt(masked_mean(jnp.square(values), present) + 1e-4)

@@ -1,4 +1,4 @@
-"""Images as vectors: the convolutional network that few-shot learners usually have."""
+"""Images to vectors, by the convolutional network common in few-shot learning."""
 
 import itertools
 import math
@@ -17,8 +17,13 @@ _he = jax.nn.initializers.he_normal()
 class Block(eqx.Module):
     """A 3 × 3 convolution, normalisation, ReLU and 2 × 2 max pooling.
 
-    Batches are not normalised: that would let images of a task see each other. Each image is, by itself, in groups
-    of channels.
+    Normalisation is over groups of channels within an image: across a batch, the images of a task would see each other.
+
+    Args:
+        size: channels in and out.
+        groups: number of groups of channels that are normalised together.
+        precision: dtype of the products.
+        key: source of the initial weights.
     """
 
     kernel: Float[Array, "i o"]
@@ -34,7 +39,7 @@ class Block(eqx.Module):
 
     def __call__(self, h: Float[Array, "m a b i"]) -> Float[Array, "m c d o"]:
         h, kernel = _windows(h.astype(self.precision)), self.kernel.astype(self.precision)
-        # The tensor cores of a GPU take numbers by eights, and the first block sees nine of them.
+        # Tensor cores of a GPU need sizes that are multiples of 8; the first block of a grey image has 9.
         missing = -h.shape[-1] % 8 if h.dtype.itemsize < 4 else 0
         h = jnp.pad(h, [*[(0, 0)] * 3, (0, missing)]) @ jnp.pad(kernel, [(0, missing), (0, 0)])
         return _pool(jax.nn.relu(self.scale * self._normalised(h.astype(self.scale.dtype)) + self.shift))
@@ -47,7 +52,15 @@ class Block(eqx.Module):
 
 
 class ConvNet(Embedding):
-    """Blocks one after the other; products are computed in the given `precision`."""
+    """A sequence of blocks.
+
+    Args:
+        image: height and width.
+        channels: channels of the image, 1 or 3, then of each block's output.
+        groups: groups of channels in the normalisation.
+        precision: dtype of the products.
+        key: source of the initial weights.
+    """
 
     blocks: tuple[Block, ...]
     image: tuple[int, int] = eqx.field(static=True)
@@ -61,7 +74,6 @@ class ConvNet(Embedding):
         *,
         key: PRNGKeyArray,
     ):
-        """`channels` are those of the image, 1 or 3, and those that each block gives."""
         sizes = list(itertools.pairwise(channels))
         keys = jax.random.split(key, len(sizes))
         self.blocks = tuple(Block(size, groups, precision, key=k) for k, size in zip(keys, sizes, strict=True))
@@ -74,23 +86,23 @@ class ConvNet(Embedding):
             a, b = (a // 2, b // 2) if min(a, b) > 1 else (a, b)
         return a * b * self.blocks[-1].scale.shape[-1]
 
-    def __call__(self, x: Float[Array, "m dx"], seen: None = None) -> Float[Array, "m e"]:
+    def __call__(self, x: Float[Array, "m dx"], summary: None = None) -> Float[Array, "m e"]:
         h = x.reshape(x.shape[0], *self.image, self.blocks[0].kernel.shape[0] // 9)
         for block in self.blocks:
             h = block(h)
         return h.reshape(x.shape[0], self.size)
 
     def peak_floats_per_row(self) -> int:
-        """Of the first block its output and, at a quarter of the places, all that the second sees from there."""
+        """The output of the first block, and the 3 × 3 windows of the second at a quarter of the pixels."""
         kernel = self.blocks[0].kernel
         models = math.prod(kernel.shape[:-2])
         return models * math.prod(self.image) * kernel.shape[-1] * (4 + 9) // 4
 
 
 def _windows(h: Float[Array, "m a b c"]) -> Float[Array, "m a b 9c"]:
-    """The 3 × 3 surroundings of each pixel: a convolution is their product with a matrix.
+    """The 3 × 3 surroundings of each pixel, whose product with a matrix is a convolution.
 
-    So are several at once, one for each seed, where a convolution of several kernels would be slow.
+    Unlike a convolution, a product is fast under `jax.vmap` over the kernels of several seeds.
     """
     a, b = h.shape[1:3]
     padded = jnp.pad(h, [(0, 0), (1, 1), (1, 1), (0, 0)])
@@ -98,12 +110,12 @@ def _windows(h: Float[Array, "m a b c"]) -> Float[Array, "m a b 9c"]:
 
 
 def _pool(h: Float[Array, "m a b c"]) -> Float[Array, "m a2 b2 c"]:
-    """The largest of 2 × 2; a row or column that is left over is left out. What is too small stays."""
+    """2 × 2 max pooling, without an odd last row or column; an image of one row or column is returned unchanged."""
     a, b = h.shape[1] // 2, h.shape[2] // 2
     if not (a and b):
         return h
     h = h[:, : 2 * a, : 2 * b]
-    # By comparison: the derivative of jnp.max looks for the entry that equals the largest, which a compiler that
-    # computes it anew may round differently, and divides by how many it finds.
+    # The derivative of jnp.max searches for entries equal to the maximum and divides by their number; where the
+    # compiler recomputes an entry with other rounding, it finds none. A comparison is safe.
     rows = jnp.where(h[:, ::2] > h[:, 1::2], h[:, ::2], h[:, 1::2])
     return jnp.where(rows[:, :, ::2] > rows[:, :, 1::2], rows[:, :, ::2], rows[:, :, 1::2])

@@ -1,4 +1,4 @@
-"""MetaFun itself: the algorithm (`metafun.py`), the parts it is assembled from, and the interface of a learner."""
+"""MetaFun: the algorithm (`metafun.py`), the parts it is assembled from, and the interface of a learner."""
 
 from .learner import Learner
 from .metafun import FunctionalRepresentation, MetaFun

@@ -1,4 +1,4 @@
-"""The decoder Φ_d: from r(x) to the numbers of a prediction at x."""
+"""The decoder Φ_d: from r(x) to the parameters of the predictive distribution at x."""
 
 import itertools
 import math
@@ -10,28 +10,40 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .nn import ACTIVATIONS, MLP, Number, dropout
+from .nn import ACTIVATIONS, MLP, Hyperparameter, dropout
 
 
 class Decoder(eqx.Module):
-    """f(x) from r(x) and x alone, so that targets never see each other."""
+    """f(x) from r(x) and x alone: targets never see each other."""
 
     @abstractmethod
     def __call__(
         self, r: Float[Array, "m *k dr"], x: Float[Array, "m dx"], key: PRNGKeyArray | None = None
     ) -> Float[Array, "m out"]:
-        """With a key, the random numbers of training are drawn; without one nothing is random."""
+        """The raw outputs that the likelihood turns into a prediction.
+
+        Args:
+            r: the representation at each x; in classification one for each of the k classes.
+            x: inputs.
+            key: source of training-time noise; without one the decoder is deterministic.
+        """
 
 
 class PredictorWeights(Decoder):
-    """f(x) = MLP(x; w) with w = MLP(r(x)): the representation decides the predictor's weights."""
+    """f(x) = MLP(x; w) with w = MLP(r(x)): the representation determines the predictor's weights.
+
+    Args:
+        hidden: widths of the network that emits w, from dim(r) to its last hidden layer.
+        predictor: widths of f, from dim(x) to its output.
+        activation: name of φ in both networks.
+        key: source of the initial weights.
+    """
 
     emit: MLP
     sizes: tuple[int, ...] = eqx.field(static=True)
     activation: Callable = eqx.field(static=True)
 
     def __init__(self, hidden: Sequence[int], predictor: Sequence[int], activation: str, *, key: PRNGKeyArray):
-        """`hidden`: widths from dr to the last hidden layer; `predictor`: widths of f from dx on."""
         self.sizes = tuple(predictor)
         self.activation = ACTIVATIONS[activation]
         emitted = sum(i * o + o for i, o in itertools.pairwise(self.sizes))
@@ -54,14 +66,20 @@ class PredictorWeights(Decoder):
 
 
 class Conditioned(Decoder):
-    """f(x) = MLP([r, x]) with r given again to every hidden layer (the model of Table 1)."""
+    """f(x) = MLP([r, x]) with r fed to every layer again (the model of Table 1).
+
+    Args:
+        seen: number of leading entries of r that the predictor sees.
+        sizes: widths of f, from dim(x) to its output.
+        activation: name of φ.
+        key: source of the initial weights.
+    """
 
     layers: tuple[MLP, ...]
     seen: int = eqx.field(static=True)
     activation: Callable = eqx.field(static=True)
 
     def __init__(self, seen: int, sizes: Sequence[int], activation: str, *, key: PRNGKeyArray):
-        """The predictor sees the first `seen` numbers of r; `sizes` are its widths from dx to its output."""
         keys = jax.random.split(key, len(sizes) - 1)
         self.layers = tuple(
             MLP([seen + i, o], activation, key=k) for k, (i, o) in zip(keys, itertools.pairwise(sizes), strict=True)
@@ -92,14 +110,19 @@ class SoftmaxWeights(Decoder):
     """logitₖ = x·wᵏ with wᵏ ∼ 𝒩(μ(rᵏ(x)), σ(rᵏ(x))²) in training and wᵏ = μ(rᵏ(x)) otherwise, as in LEO.
 
     μ and s are one linear map of rᵏ; σ = max(exp(s) − (1 − √(2/(N + dx))), 1e-10) starts near Glorot's scale.
-    Each wᵏ meets one x only, so that x·wᵏ itself is drawn: ∼ 𝒩(x·μ, x²·σ²), one normal number instead of dx.
-    N counts all classes that there is room for, which is to be that of the task in training.
-    With a `bias` x gets a last entry of 1. Without one, only inputs with a common direction (as those of a network
-    that ends in ReLU have) can be told apart: rᵏ knows how similar inputs are, and nothing of where they point.
+    Each wᵏ meets a single x, so x·wᵏ ∼ 𝒩(x·μ, x²·σ²) is drawn directly: one normal variate instead of dx.
+    N counts all classes, padding included; in training a task should have no padded class.
+    rᵏ holds similarities between inputs, not their directions. Without a bias, classes can therefore be separated only
+    if all inputs share a common direction, as the outputs of a ReLU do.
+
+    Args:
+        linear: one layer from dim(r) to (μ, s).
+        dropout: rate of the dropout on x in training.
+        bias: whether 1 is appended to x.
     """
 
     linear: MLP
-    dropout: Number
+    dropout: Hyperparameter
     bias: bool = eqx.field(static=True, default=False)
 
     def __call__(
@@ -117,12 +140,12 @@ class SoftmaxWeights(Decoder):
         offset = 1 - math.sqrt(2 / (r.shape[1] + x.shape[-1]))
         std = jnp.maximum(jnp.exp(r @ w_s + b_s) - offset, 1e-10)
         variance = jnp.einsum("md,mkd->mk", jnp.square(x), jnp.square(std))
-        # The root has no derivative at 0, where an x is all zeros.
+        # Where x = 0 the variance is 0, and the root has no derivative there.
         return logits + jnp.sqrt(jnp.maximum(variance, 1e-20)) * jax.random.normal(key_w, logits.shape, x.dtype)
 
 
 class Logits(Decoder):
-    """logitₖ = rᵏ(x), one number a class: functional gradient descent for classification (Section 3)."""
+    """logitₖ = rᵏ(x), a scalar for each class: functional gradient descent for classification (Section 3)."""
 
     def __call__(
         self, r: Float[Array, "m k 1"], x: Float[Array, "m dx"], key: PRNGKeyArray | None = None

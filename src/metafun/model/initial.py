@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .nn import MLP, Number, dropout
+from .nn import MLP, Hyperparameter, dropout
 
 
 class Initial(eqx.Module):
@@ -14,11 +14,15 @@ class Initial(eqx.Module):
 
     @abstractmethod
     def __call__(self, x: Float[Array, "n dx"], key: PRNGKeyArray | None = None) -> Float[Array, "n dr"]:
-        """With a key, the random numbers of training are drawn."""
+        """Dropout needs a key and is off without one."""
 
 
 class Zero(Initial):
-    """r⁽⁰⁾(x) = 0."""
+    """r⁽⁰⁾(x) = 0.
+
+    Args:
+        size: dim(r).
+    """
 
     size: int = eqx.field(static=True)
 
@@ -27,7 +31,11 @@ class Zero(Initial):
 
 
 class Constant(Initial):
-    """r⁽⁰⁾(x) = c, a trainable vector that starts at 0."""
+    """r⁽⁰⁾(x) = c, a trainable vector that starts at 0.
+
+    Args:
+        size: length of c.
+    """
 
     value: Float[Array, " dr"]
 
@@ -39,10 +47,15 @@ class Constant(Initial):
 
 
 class Parametric(Initial):
-    """r⁽⁰⁾(x) = MLP(x), with dropout on x in training."""
+    """r⁽⁰⁾(x) = MLP(x), with dropout on x in training.
+
+    Args:
+        mlp: network from dim(x) to dim(r).
+        dropout: rate of the dropout.
+    """
 
     mlp: MLP
-    dropout: Number
+    dropout: Hyperparameter
 
     def __call__(self, x: Float[Array, "n dx"], key: PRNGKeyArray | None = None) -> Float[Array, "n dr"]:
         return self.mlp(dropout(x, self.dropout, key))

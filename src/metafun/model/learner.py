@@ -1,4 +1,4 @@
-"""What every meta-learner here can do; the loop, the evaluation and the figures ask for nothing else."""
+"""The interface of a meta-learner, all that training, evaluation and figures rely on."""
 
 from abc import abstractmethod
 from typing import Any
@@ -12,31 +12,37 @@ from .task import Points, Task
 
 
 class Learner(eqx.Module):
-    """A learning model f = Φ(context).
+    """A learning model f = Φ(context), for one task without a batch axis.
 
-    With a key, the random numbers of training are drawn; without one nothing is random.
+    A `key` switches training-time noise on (dropout, sampled weights); without one every method is deterministic.
     """
 
     likelihood: eqx.AbstractVar[Likelihood]
 
     @abstractmethod
     def encode(self, context: Points, key: PRNGKeyArray | None = None) -> Any:
-        """All that is known of a task once its context has been seen."""
+        """The representation of a task, computed from its context alone."""
 
     @abstractmethod
     def predict(self, representation: Any, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None) -> Prediction:
-        """P(y|x) wherever it is asked, each x by itself."""
+        """P(y|x) at each x, independently of the other x.
+
+        Args:
+            representation: what `encode` returned.
+            x: inputs, of the context, the target or anywhere else.
+            key: source of training-time noise.
+        """
 
     def predict_trajectory(self, representation: Any, x: Float[Array, "m dx"]) -> Prediction:
-        """What would be predicted after t = 0, …, T updates, along a leading axis; only the last where it has none."""
+        """The predictions after t = 0, …, T updates, along a leading axis; unless overridden, the last one alone."""
         return jax.tree.map(lambda a: a[None], self.predict(representation, x))
 
     def weights(self, representation: Any, x: Float[Array, "m dx"]) -> Float[Array, "m n"] | None:
-        """How much each point of the context has to say at each x; None where that cannot be told apart."""
+        """The weight of each context point in the prediction at each x; None for learners without such weights."""
         return None
 
     def loss(self, task: Task, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
-        """What training makes small, of one task: the mean of ℓ over the target, where nothing more is said."""
+        """The training loss of one task; unless overridden, the mean of ℓ over the target."""
         return self.target_loss(self.encode(task.context, key), task.target)
 
     def target_loss(self, representation: Any, target: Points, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
@@ -45,9 +51,9 @@ class Learner(eqx.Module):
         return masked_mean(self.likelihood.loss(prediction, target.y), target.mask)
 
     def peak_floats_per_task(self, task: Task) -> int:
-        """How many numbers a task of such shapes needs by itself, where that is worth watching; else 0."""
+        """Peak memory of a task of these shapes, in floats, where it limits how many fit at once; otherwise 0."""
         return 0
 
     def joint_log_prob(self, task: Task) -> Float[Array, ""] | None:
-        """log P(y₁, …, yₘ) of the targets together; None where it is the sum of each by itself."""
+        """log P(y₁, …, yₘ), the joint density of the targets; None where they are predicted independently."""
         return None

@@ -1,4 +1,4 @@
-"""Predictive distributions, and the losses ℓ(f(x), y) they are judged by."""
+"""Predictive distributions and the losses ℓ(f(x), y) on them."""
 
 import math
 from abc import abstractmethod
@@ -9,19 +9,24 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from .nn import Number
+from .nn import Hyperparameter
 from .task import Points
 
 # The central intervals whose coverage is reported, in per cent.
 INTERVALS = (50, 80, 95)
-# Bins of equal probability: a calibrated prediction has as many outcomes in each. Intervals are made of them.
+# Bins of equal probability under the prediction: if it is calibrated, outcomes are spread evenly over them.
 QUANTILES = 40
-# Of equal width: what most published calibration errors of classifiers use.
+# Bins of equal width, as in most published calibration errors of classifiers.
 BINS = 15
 
 
 class Normal(eqx.Module):
-    """P(y|x) = 𝒩(mean, std²), independently for each output."""
+    """P(y|x) = 𝒩(mean, std²), independently for each output.
+
+    Args:
+        mean: μ of each output.
+        std: σ of each output, positive.
+    """
 
     mean: Float[Array, "*m dy"]
     std: Float[Array, "*m dy"]
@@ -43,7 +48,11 @@ class Normal(eqx.Module):
 
 
 class Mixture(eqx.Module):
-    """P(y|x) = 1/S Σₛ 𝒩(y; meanₛ, stdₛ²), the S components along the first axis."""
+    """P(y|x) = 1/S Σₛ 𝒩(y; meanₛ, stdₛ²).
+
+    Args:
+        components: the S normals, along the first axis.
+    """
 
     components: Normal
 
@@ -64,7 +73,12 @@ class Mixture(eqx.Module):
 
 
 class Categorical(eqx.Module):
-    """P(y = k|x) = softmax(logits)ₖ over the classes of the task; any other class has probability 0."""
+    """P(y = k|x) = softmax(logits)ₖ over the classes of the task.
+
+    Args:
+        logits: one for each class, padding included.
+        classes: which of them the task has; the others have probability 0.
+    """
 
     logits: Float[Array, "*m k"]
     classes: Bool[Array, " k"]
@@ -78,7 +92,7 @@ class Categorical(eqx.Module):
         return jnp.exp(self.log_probabilities)
 
     def log_prob(self, y: Float[Array, "*m k"]) -> Float[Array, "*m"]:
-        """Of a one-hot label, or the mean under soft labels."""
+        """log P of a one-hot label; the mean log P under a soft label."""
         return jnp.where(y > 0, y * self.log_probabilities, 0).sum(-1)
 
 
@@ -86,15 +100,20 @@ Prediction = Normal | Mixture | Categorical
 
 
 class Likelihood(eqx.Module):
-    """Turns the decoder's numbers into a predictive distribution, and says what a wrong one costs."""
+    """Turns the decoder's raw outputs into a predictive distribution, and defines the loss on it."""
 
     @abstractmethod
     def classes(self, context: Points) -> Bool[Array, " k"] | None:
-        """The classes of a task, known from its context; None where outputs are numbers."""
+        """The classes of a task, read from its context; None in regression."""
 
     @abstractmethod
     def __call__(self, raw: Float[Array, "*m out"], classes: Any) -> Any:
-        """The prediction, over the given classes if there are any."""
+        """The predictive distribution.
+
+        Args:
+            raw: outputs of the decoder.
+            classes: what `classes` returned for the context.
+        """
 
     @abstractmethod
     def loss(self, prediction: Any, y: Float[Array, "m dy"]) -> Float[Array, " m"]:
@@ -102,15 +121,19 @@ class Likelihood(eqx.Module):
 
     @abstractmethod
     def error(self, prediction: Any, y: Float[Array, "m dy"]) -> Float[Array, " m"]:
-        """What validation compares models by; lower is better."""
+        """The error of each point that validation compares models by; lower is better."""
 
     @abstractmethod
     def metrics(self, prediction: Any, y: Float[Array, "m dy"]) -> dict[str, Float[Array, "m ..."]]:
-        """What an evaluation reports of each point."""
+        """The metrics that an evaluation reports, for each point."""
 
 
 class NormalLikelihood(Likelihood):
-    """The numbers are (μ, s), and σ = σ₀ + (1 − σ₀)·softplus(s) with σ₀ = `min_std`."""
+    """A normal from raw outputs (μ, s): σ = σ₀ + (1 − σ₀)·softplus(s).
+
+    Args:
+        min_std: σ₀, the least standard deviation.
+    """
 
     min_std: float = eqx.field(static=True)
 
@@ -126,7 +149,7 @@ class NormalLikelihood(Likelihood):
 
 
 class SquaredError(NormalLikelihood):
-    """ℓ = (μ − y)², averaged over the outputs; the std is left untrained."""
+    """ℓ = (μ − y)², averaged over the outputs; the standard deviation is not trained."""
 
     def loss(self, prediction: Normal | Mixture, y: Float[Array, "m dy"]) -> Float[Array, " m"]:
         return jnp.square(prediction.mean - y).mean(-1)
@@ -152,9 +175,13 @@ class Gaussian(NormalLikelihood):
 
 
 class CrossEntropy(Likelihood):
-    """ℓ = −Σₖ ỹᵏ log P(y = k|x), the label ỹ smoothed by ε: (1 − ε)·one-hot + ε/N over the N classes of the task."""
+    """ℓ = −Σₖ ỹᵏ log P(y = k|x) with ỹ = (1 − ε)·one-hot + ε/N over the N classes of the task.
 
-    label_smoothing: Number
+    Args:
+        label_smoothing: ε, between 0 and 1.
+    """
+
+    label_smoothing: Hyperparameter
 
     def classes(self, context: Points) -> Bool[Array, " k"]:
         return context.classes
@@ -167,7 +194,7 @@ class CrossEntropy(Likelihood):
         return -prediction.log_prob((1 - self.label_smoothing) * y + self.label_smoothing * even)
 
     def error(self, prediction: Categorical, y: Float[Array, "m k"]) -> Float[Array, " m"]:
-        """1 where the likeliest class is not the label."""
+        """1 where the most probable class is not the label, otherwise 0."""
         return (prediction.log_probabilities.argmax(-1) != y.argmax(-1)).astype(y.dtype)
 
     def metrics(self, prediction: Categorical, y: Float[Array, "m k"]) -> dict[str, Float[Array, "m ..."]]:
@@ -180,36 +207,49 @@ class CrossEntropy(Likelihood):
 
 
 def _covered(quantiles: Float[Array, "m dy"], share: float) -> Float[Array, " m"]:
-    """Whether y is in the central interval of that probability; the share of y's entries that are."""
+    """The share of y's entries inside the central interval of probability `share`."""
     return (abs(quantiles - 0.5) <= share / 2).mean(-1, dtype=quantiles.dtype)
 
 
 def _histogram(quantiles: Float[Array, "m dy"]) -> Float[Array, "m bins"]:
-    """1 in the bin of the quantile that y came out at, 0 in the others; the mean over y's entries."""
+    """One-hot bins of the quantiles that y falls on, averaged over y's entries."""
     bins = jnp.minimum((quantiles * QUANTILES).astype(int), QUANTILES - 1)
     return jax.nn.one_hot(bins, QUANTILES, dtype=quantiles.dtype).mean(1)
 
 
 def coverage(histogram: Float[Any, "*s bins"]) -> Float[Any, "*s levels"]:
-    """How many outcomes the central intervals of 1/20, …, 19/20 hold, from the mean of `quantiles` over points."""
+    """The share of outcomes in the central intervals of probability 1/20, …, 19/20.
+
+    Args:
+        histogram: the metric `quantiles`, averaged over points.
+    """
     half = QUANTILES // 2
     pairs = histogram[..., :half][..., ::-1] + histogram[..., half:]
     return pairs.cumsum(-1)[..., :-1]
 
 
 def reliability(confidence: Float[Array, " m"], accuracy: Float[Array, " m"]) -> Float[Array, "m bins 3"]:
-    """(1, confidence, accuracy) in the bin of the confidence, 0 in the others: what a reliability plot sums up."""
+    """(1, confidence, accuracy) in the bin of each point's confidence, 0 in the others: terms of a reliability plot.
+
+    Args:
+        confidence: probability of the predicted class.
+        accuracy: 1 where the predicted class is the label, otherwise 0.
+    """
     bins = jnp.minimum((confidence * BINS).astype(int), BINS - 1)
     entries = jnp.stack([jnp.ones_like(confidence), confidence, accuracy], axis=-1)
     return jax.nn.one_hot(bins, BINS)[..., None] * entries[:, None]
 
 
 def calibration_error(reliability: Float[Any, "*s bins 3"]) -> Float[Any, "*s"]:
-    """ECE = Σ_b share_b · |confidence_b − accuracy_b|, from the mean of `reliability` over points."""
+    """ECE = Σ_b share_b · |confidence_b − accuracy_b|.
+
+    Args:
+        reliability: the metric of that name, averaged over points.
+    """
     return abs(reliability[..., 1] - reliability[..., 2]).sum(-1)
 
 
 def masked_mean(values: Float[Array, "n ..."], mask: Bool[Array, " n"]) -> Float[Array, "..."]:
-    """The mean over the first axis where the mask holds, 0 where it never does."""
+    """The mean over the entries of the first axis that the mask keeps; 0 if it keeps none."""
     mask = mask.reshape(-1, *[1] * (values.ndim - 1))
     return jnp.where(mask, values, 0).sum(0) / jnp.maximum(mask.sum(), 1)

@@ -19,11 +19,19 @@ from .updates import Update
 
 
 class FunctionalRepresentation(eqx.Module):
-    """r(x) = r⁽⁰⁾(x) − α Σᵢ k(x, xᵢ) ūᵢ with ūᵢ = Σₜ uᵢ⁽ᵗ⁾: all that is known of a task.
+    """The representation of a task, the function r(x) = r⁽⁰⁾(x) − α Σᵢ k(x, xᵢ) ūᵢ with ūᵢ = Σₜ uᵢ⁽ᵗ⁾.
 
-    The pooling weights do not change with t, so T updates are one sum over the context. Where each
-    iteration has a pooling of its own, the sum has one term for each of them. In classification r(x)
-    has a part rᵏ(x) for each class.
+    The pooling weights do not change with t, so T updates collapse into one sum over the context; if each iteration
+    has its own pooling, into one sum for each. In classification r(x) has a part rᵏ(x) for each class.
+
+    Args:
+        initial: r⁽⁰⁾.
+        pools: the pooling shared by all iterations, or one for each.
+        step_size: α.
+        keys: a(xᵢ) at the context, for each pooling.
+        mask: False where a row of the context is padding.
+        classes: the classes of the task; None in regression.
+        updates: uᵢ⁽ᵗ⁾ for each iteration.
     """
 
     initial: Initial
@@ -55,9 +63,19 @@ class FunctionalRepresentation(eqx.Module):
 
 
 class MetaFun(Learner):
-    """The learning model f = Φ(context): encode the context, then decode r(x) wherever a prediction is asked.
+    """The learning model f = Φ(context): encode the context into r(·), then decode r(x) at any x.
 
-    `updates` and `pools` hold one shared module, or one for each iteration (the paper's future work b).
+    Args:
+        initial: r⁽⁰⁾.
+        update: the local update u, shared by all iterations, or one for each (the paper's future work b).
+        pool: the functional pooling k, shared or one for each iteration.
+        decode: the decoder Φ_d.
+        likelihood: the predictive distribution and its loss ℓ.
+        step_size: α, trainable.
+        iterations: T.
+        context_weight: weight of the mean loss of the context points.
+        target_weight: weight of the mean loss of the target points.
+        regularisers: penalties on the weights.
     """
 
     initial: Initial
@@ -121,23 +139,23 @@ class MetaFun(Learner):
         return self.likelihood(self.decode(representation(x, key), x, key), representation.classes)
 
     def predict_trajectory(self, representation: FunctionalRepresentation, x: Float[Array, "m dx"]) -> Prediction:
-        """What would be predicted after t = 0, …, T updates, along a leading axis."""
+        """The predictions from r⁽⁰⁾, …, r⁽ᵀ⁾, along a leading axis."""
         raw = jax.vmap(lambda r: self.decode(r, x))(representation.trajectory(x))
         return self.likelihood(raw, representation.classes)
 
     def weights(self, representation: FunctionalRepresentation, x: Float[Array, "m dx"]) -> Float[Array, "m n"] | None:
-        """k(x, xᵢ), the mean over heads and, where each iteration has its own pooling, over those."""
+        """k(x, xᵢ), averaged over heads and over the poolings of the iterations."""
         each = [weights.reshape(-1, *weights.shape[-2:]) for weights in representation.weights(x)]
         return jnp.concatenate(each).mean(0) if each else None
 
     def peak_floats_per_task(self, task: Task) -> int:
-        """Three times what is kept of the updates: that much was in use at the worst moment of large tasks."""
+        """Three times the size of the updates: the peak that was measured on large tasks."""
 
         def updates(model: MetaFun, context: Points) -> Float[Array, "t n *k dr"]:
             return model.encode(context).updates
 
-        several = self.step_size.ndim > 0  # models as one
-        each = eqx.filter_vmap(updates, in_axes=(eqx.if_array(0), None)) if several else updates
+        is_stacked = self.step_size.ndim > 0  # several models with a leading axis in every array
+        each = eqx.filter_vmap(updates, in_axes=(eqx.if_array(0), None)) if is_stacked else updates
         return 3 * eqx.filter_eval_shape(each, self, task.context).size
 
     def loss(self, task: Task, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
@@ -146,10 +164,15 @@ class MetaFun(Learner):
         return self.weighted_loss(task, lambda x: self.predict(representation, x, key_predict))
 
     def weighted_loss(self, task: Task, predict: Callable[[Float[Array, "m dx"]], Prediction]) -> Float[Array, ""]:
-        """The mean of ℓ over the target, plus the mean over the context and the penalties, each with its weight."""
-        # What has no weight need not be predicted.
-        judged = join(task.context, task.target) if self.context_weight else task.target
-        losses = self.likelihood.loss(predict(judged.x), judged.y)
+        """The weighted sum of the mean ℓ over the target, the mean ℓ over the context, and the penalties.
+
+        Args:
+            task: context and target.
+            predict: P(y|x) given the encoded context.
+        """
+        # The context need not be predicted if it has no weight.
+        points = join(task.context, task.target) if self.context_weight else task.target
+        losses = self.likelihood.loss(predict(points.x), points.y)
         n = len(losses) - len(task.target.mask)
         loss = self.target_weight * masked_mean(losses[n:], task.target.mask)
         if self.context_weight:
@@ -158,7 +181,7 @@ class MetaFun(Learner):
 
 
 def _for_each_class(r: Float[Array, "m dr"], classes: Bool[Array, " k"] | None) -> Float[Array, "m *k dr"]:
-    """In classification every class starts from the same r⁽⁰⁾(x)."""
+    """In classification, r⁽⁰⁾(x) repeated for each class."""
     if classes is None:
         return r
     return jnp.broadcast_to(r[:, None], (r.shape[0], len(classes), r.shape[-1]))

@@ -1,4 +1,4 @@
-"""The multi-layer perceptron every component is made of."""
+"""The multi-layer perceptron that every component is made of."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -17,8 +17,8 @@ ACTIVATIONS: dict[str, Callable] = {
     "tanh": jnp.tanh,
 }
 
-# A hyperparameter: in models that are trained at once it may differ from one to the next.
-Number = float | Float[Array, ""]
+# An array only where variants that train at once differ in it: one value for each of them.
+Hyperparameter = float | Float[Array, ""]
 
 _glorot_uniform = jax.nn.initializers.glorot_uniform()
 
@@ -26,7 +26,13 @@ _glorot_uniform = jax.nn.initializers.glorot_uniform()
 class MLP(eqx.Module):
     """x ↦ W_L φ(… φ(W₁ x + b₁) …) + b_L: no activation after the last layer.
 
-    Glorot-uniform weights, stored [in, out], and zero biases, as the authors of the paper have them, or no biases.
+    Weights start Glorot-uniform and are stored [in, out]; biases start at 0, as in the authors' program.
+
+    Args:
+        sizes: widths from input to output, [in, hidden, …, out].
+        activation: name of φ, a key of `ACTIVATIONS`.
+        bias: whether the layers have biases.
+        key: source of the initial weights.
     """
 
     weights: tuple[Float[Array, "i o"], ...]
@@ -34,7 +40,6 @@ class MLP(eqx.Module):
     activation: Callable = eqx.field(static=True)
 
     def __init__(self, sizes: Sequence[int], activation: str, *, bias: bool = True, key: PRNGKeyArray):
-        """`sizes` are the widths from input to output: [in, hidden, …, out]."""
         keys = jax.random.split(key, len(sizes) - 1)
         shapes = list(itertools.pairwise(sizes))
         self.weights = tuple(_glorot_uniform(k, shape) for k, shape in zip(keys, shapes, strict=True))
@@ -48,18 +53,24 @@ class MLP(eqx.Module):
         return x
 
 
-def dropout(x: Float[Array, "*shape"], rate: Number, key: PRNGKeyArray | None) -> Float[Array, "*shape"]:
-    """Each entry is 0 with probability `rate`, else scaled to keep the mean; without a key nothing happens."""
+def dropout(x: Float[Array, "*shape"], rate: Hyperparameter, key: PRNGKeyArray | None) -> Float[Array, "*shape"]:
+    """Sets each entry to 0 with probability `rate` and scales the others to keep the mean; the identity without a key.
+
+    Args:
+        x: array of any shape.
+        rate: probability of 0, below 1.
+        key: source of randomness, given in training only.
+    """
     if key is None or (isinstance(rate, float) and rate == 0):
         return x
     return jnp.where(jax.random.bernoulli(key, 1 - rate, x.shape), x / (1 - rate), 0)
 
 
 def is_array(leaf: Any) -> bool:
-    """What training may change; the shape of it will do."""
+    """Whether a leaf of a model is a parameter: an array, or the shape of one."""
     return isinstance(leaf, (jax.Array, np.ndarray, jax.ShapeDtypeStruct))
 
 
 def count_parameters(model: eqx.Module) -> int:
-    """How many numbers training may change."""
+    """The number of trainable parameters."""
     return sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(model, eqx.is_inexact_array)))

@@ -12,7 +12,7 @@ from .nn import MLP
 
 
 class Pooling(eqx.Module):
-    """The similarity k(x, xᵢ), split where encoding ends: keys are embedded once, queries when they come."""
+    """The similarity k(x, xᵢ), in two steps: keys are embedded once when encoding, queries when predicting."""
 
     @abstractmethod
     def embed(self, x: Float[Array, "n dx"]) -> Float[Array, "n da"]:
@@ -22,11 +22,22 @@ class Pooling(eqx.Module):
     def weights(
         self, q: Float[Array, "m da"], k: Float[Array, "n da"], mask: Bool[Array, " n"]
     ) -> Float[Array, "*h m n"]:
-        """k(x, xᵢ) for embedded queries and keys; 0 for keys that the mask leaves out."""
+        """k(x, xᵢ), for each head if there are several.
+
+        Args:
+            q: embedded queries a(x).
+            k: embedded keys a(xᵢ).
+            mask: False for padded keys; their weight is 0.
+        """
 
 
 def pool(weights: Float[Array, "*h m n"], u: Float[Array, "n *k dr"]) -> Float[Array, "m *k dr"]:
-    """Σᵢ k(x, xᵢ) uᵢ; where there are several heads, each of them moves its own slice of r."""
+    """Σᵢ k(x, xᵢ) uᵢ; with several heads, each one pools its slice of u.
+
+    Args:
+        weights: k(x, xᵢ).
+        u: local updates, in classification one for each of the k classes.
+    """
     if weights.ndim == 2:
         return jnp.tensordot(weights, u, 1)
     heads, m, _ = weights.shape
@@ -35,7 +46,7 @@ def pool(weights: Float[Array, "*h m n"], u: Float[Array, "n *k dr"]) -> Float[A
 
 
 class Mean(Pooling):
-    """k = 1/n: every point counts alike, wherever it is asked. With one update, conditional neural processes."""
+    """k = 1/n: all context points weigh the same at every x. With one update, conditional neural processes."""
 
     def embed(self, x: Float[Array, "n dx"]) -> Float[Array, "n dx"]:
         return x
@@ -45,7 +56,12 @@ class Mean(Pooling):
 
 
 class Attention(Pooling):
-    """DFP: softmaxᵢ(a(x)·a(xᵢ)/√d). With several heads, each has its own slice of a(x), d numbers long."""
+    """DFP: k = softmaxᵢ(a(x)·a(xᵢ)/√d), d the length of a head's slice of a(x).
+
+    Args:
+        a: transformation of inputs.
+        heads: number of slices that a(x) and r are divided into.
+    """
 
     a: MLP
     heads: int = eqx.field(static=True, default=1)
@@ -58,14 +74,19 @@ class Attention(Pooling):
     ) -> Float[Array, "*h m n"]:
         q, k = split_heads(q, self.heads), split_heads(k, self.heads)
         logits = jnp.where(mask, q @ jnp.swapaxes(k, -1, -2) / math.sqrt(q.shape[-1]), -jnp.inf)
-        # An empty context has no largest logit and nothing to normalise: its weights are all 0.
+        # An empty context has no largest logit and no sum to divide by: its weights are all 0.
         top = jnp.max(logits, axis=-1, keepdims=True, initial=jnp.finfo(logits.dtype).min)
         exp = jnp.exp(logits - jax.lax.stop_gradient(top))
         return exp / jnp.maximum(exp.sum(-1, keepdims=True), jnp.finfo(logits.dtype).tiny)
 
 
 class SquaredExponential(Pooling):
-    """k = σ² exp(−‖x−x'‖²/2ℓ²), on the inputs themselves."""
+    """k = σ² exp(−‖x−x'‖²/2ℓ²), on the inputs themselves.
+
+    Args:
+        scale: initial σ.
+        lengthscale: initial ℓ.
+    """
 
     log_scale: Float[Array, "*h"]
     log_lengthscale: Float[Array, "*h"]
@@ -78,8 +99,8 @@ class SquaredExponential(Pooling):
         return x
 
     def weights(self, q: Float[Array, "m da"], k: Float[Array, "n da"], mask: Bool[Array, " n"]) -> Float[Array, "m n"]:
-        # Distances come from inner products, a difference of squares: taken from amid the keys, and at full precision,
-        # or the rounding of large numbers would be all that is left of it.
+        # Distances come from inner products. Without centring and full precision, large inputs would cancel to
+        # rounding error.
         centre = jax.lax.stop_gradient(jnp.where(mask, k.T, 0).sum(-1) / jnp.maximum(mask.sum(), 1))
         q, k = q - centre, k - centre
         products = jnp.matmul(q, k.T, precision=jax.lax.Precision.HIGHEST)
@@ -89,7 +110,13 @@ class SquaredExponential(Pooling):
 
 
 class DeepKernel(Pooling):
-    """KFP: k = σ² exp(−‖a(x)−a(x')‖²/2ℓ²). With several heads, each has its own slice of a(x), its own σ and ℓ."""
+    """KFP: k = σ² exp(−‖a(x)−a(x')‖²/2ℓ²).
+
+    Args:
+        a: transformation of inputs.
+        kernel: the kernel on a(x); each head gets a copy with its own σ and ℓ.
+        heads: number of slices that a(x) and r are divided into.
+    """
 
     a: MLP
     kernel: SquaredExponential
@@ -112,5 +139,5 @@ class DeepKernel(Pooling):
 
 
 def split_heads(a: Float[Array, "n da"], heads: int) -> Float[Array, "*h n d"]:
-    """Each head's slice of a(x); a single head has no axis of its own."""
+    """Each head's slice of a(x), along a leading axis; with a single head, a(x) itself."""
     return a if heads == 1 else jnp.moveaxis(a.reshape(a.shape[0], heads, a.shape[1] // heads), 1, 0)

@@ -8,14 +8,18 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .nn import MLP, Number
+from .nn import MLP, Hyperparameter
 from .pooling import Attention
 
 
 class Regulariser(eqx.Module):
-    """A penalty of `weight` times what `measure` says of a model."""
+    """weight · measure(model).
 
-    weight: Number
+    Args:
+        weight: factor of the penalty.
+    """
+
+    weight: Hyperparameter
 
     def __call__(self, model: Any) -> Float[Array, ""]:
         return self.weight * self.measure(model)
@@ -25,7 +29,7 @@ class Regulariser(eqx.Module):
 
 
 class L2(Regulariser):
-    """Σ w²/2 over the weight matrices, those of an attention's a excepted, as in the authors' program."""
+    """Σ w²/2 over all weight matrices except those of an attention's a, as in the authors' program."""
 
     def measure(self, model: Any) -> Float[Array, ""]:
         parts = jax.tree.leaves(model, is_leaf=lambda part: isinstance(part, (MLP, Attention)))
@@ -43,6 +47,11 @@ class Orthogonality(Regulariser):
 
 
 def regularisers(l2: float, orthogonality: float) -> tuple[Regulariser, ...]:
-    """Those that have a weight."""
+    """The penalties whose weight is not 0.
+
+    Args:
+        l2: weight of `L2`.
+        orthogonality: weight of `Orthogonality`.
+    """
     weights = ((L2, l2), (Orthogonality, orthogonality))
     return tuple(penalty(weight) for penalty, weight in weights if weight)

@@ -1,8 +1,7 @@
-"""Stochastic functional representations: a latent z beside r(·), so that whole functions can be drawn (Section 5 a).
+"""Stochastic functional representations: a latent z beside r(·), to draw whole functions (Section 5 a).
 
-Neural processes are among them: with one update that does not see r, pooled by attention, it is the attentive neural
-process (Kim et al., 2019); pooled by the mean, the neural process with a deterministic path; without any update, so
-that z alone tells of the context, that of Garnelo et al. (2018).
+Neural processes are special cases. With one update, pooled by attention: attentive neural processes (Kim et al., 2019).
+Pooled by the mean: neural processes with a deterministic path. Without updates: those of Garnelo et al. (2018).
 """
 
 import math
@@ -22,7 +21,11 @@ from .task import Points, Task, join
 class Latent(eqx.Module):
     """q(z|points) = 𝒩(μ, σ²) with (μ, s) an MLP of the mean of MLP([xᵢ, yᵢ, r(xᵢ)]), and σ = 0.1 + 0.9 sigmoid(s − 3).
 
-    So σ is small at first: of a z that is mostly noise a decoder learns nothing but to ignore it.
+    The shift by −3 keeps σ small at first: a decoder learns to ignore a z that is mostly noise.
+
+    Args:
+        each: network on a point, from dim(x) + dim(y) + dim(r).
+        pooled: network on the mean over points, to 2·dim(z).
     """
 
     each: MLP
@@ -35,17 +38,27 @@ class Latent(eqx.Module):
 
 
 class StochasticRepresentation(eqx.Module):
-    """A distribution over functions [z, r(·)]."""
+    """A distribution over functions [z, r(·)].
+
+    Args:
+        function: r.
+        latent: q(z|context).
+    """
 
     function: FunctionalRepresentation
     latent: Normal
 
 
 class StochasticMetaFun(Learner):
-    """MetaFun with a latent z ∼ q(z|context) that is given to its decoder at every x.
+    """MetaFun whose decoder sees [z, r(x)] with z ∼ q(z|context): each z is a function.
 
-    One z is one function; a prediction is a mixture over `samples` of them. Trained by the evidence lower bound
-    with q(z|context, target) as the posterior and q(z|context) as the prior.
+    Trained by the evidence lower bound with q(z|context, target) as the posterior and q(z|context) as the prior.
+
+    Args:
+        metafun: the deterministic path, with a decoder for [z, r(x)].
+        latent: q.
+        likelihood: the predictive distribution given z.
+        samples: number of draws of z that a prediction mixes.
     """
 
     metafun: MetaFun
@@ -60,11 +73,11 @@ class StochasticMetaFun(Learner):
     def predict(
         self, representation: StochasticRepresentation, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None
     ) -> Mixture:
-        """P(y|x) = 𝔼_z P(y|x, z), over the same draws of z at each call without a key."""
+        """P(y|x) = 𝔼_z P(y|x, z); without a key, over the same draws of z at every call."""
         return Mixture(self.functions(representation, x, jax.random.key(0) if key is None else key, self.samples))
 
     def predict_trajectory(self, representation: StochasticRepresentation, x: Float[Array, "m dx"]) -> Normal:
-        """Only where it ends, with the moments of the mixture."""
+        """The final prediction alone, as a normal with the moments of the mixture."""
         prediction = self.predict(representation, x)
         return Normal(prediction.mean[None], prediction.std[None])
 
@@ -74,7 +87,14 @@ class StochasticMetaFun(Learner):
     def functions(
         self, representation: StochasticRepresentation, x: Float[Array, "m dx"], key: PRNGKeyArray, count: int
     ) -> Normal:
-        """P(y|x, z) for `count` draws of z, along a leading axis: each of them a function, whole."""
+        """P(y|x, z) for several draws of z, along a leading axis; each is one function at all x.
+
+        Args:
+            representation: what `encode` returned.
+            x: inputs.
+            key: source of the draws.
+            count: number of draws.
+        """
         draws = representation.latent.sample(key, count)
         return jax.vmap(lambda z: self._given(z, representation.function, x))(draws)
 
@@ -86,9 +106,9 @@ class StochasticMetaFun(Learner):
         return loss + posterior.divergence(representation.latent) / jnp.maximum(task.target.mask.sum(), 1)
 
     def joint_log_prob(self, task: Task) -> Float[Array, ""]:
-        """Estimated by importance sampling: log 1/K Σₖ P(y|zₖ) q(zₖ|context)/q(zₖ|context, target), zₖ ∼ the latter.
+        """log 1/K Σₖ P(y|zₖ) q(zₖ|context)/q(zₖ|context, target), importance sampling with zₖ ∼ q(z|context, target).
 
-        On average a lower bound, and closer the larger K = `samples` is.
+        On average a lower bound, which tightens with K = `samples`.
         """
         representation, posterior = self._infer(task)
 
@@ -102,8 +122,8 @@ class StochasticMetaFun(Learner):
 
     def _infer(self, task: Task) -> tuple[StochasticRepresentation, Normal]:
         """The representation of the context, and q(z|context, target)."""
-        representation, seen = self.encode(task.context), join(task.context, task.target)
-        return representation, self.latent(seen, representation.function(seen.x))
+        representation, points = self.encode(task.context), join(task.context, task.target)
+        return representation, self.latent(points, representation.function(points.x))
 
     def _given(self, z: Float[Array, " dz"], function: FunctionalRepresentation, x: Float[Array, "m dx"]) -> Normal:
         """P(y|x, z)."""

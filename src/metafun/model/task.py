@@ -13,7 +13,13 @@ from ..errors import InvalidTask
 
 
 class Points(eqx.Module):
-    """Labelled points {(xᵢ, yᵢ)}; `mask` is False where a row is only padding."""
+    """Labelled points {(xᵢ, yᵢ)}.
+
+    Args:
+        x: inputs.
+        y: outputs; one-hot labels in classification.
+        mask: False where a row is padding.
+    """
 
     x: Float[Array, "n dx"]
     y: Float[Array, "n dy"]
@@ -21,7 +27,13 @@ class Points(eqx.Module):
 
     @classmethod
     def of(cls, x: ArrayLike, y: ArrayLike, role: str = "context") -> "Points":
-        """Checks arrays from outside: x [n, dx] paired with y [n, dy], all finite; n may be 0."""
+        """Points from a user's arrays, checked.
+
+        Args:
+            x: inputs [n, dx], finite; n may be 0.
+            y: outputs [n, dy], finite.
+            role: "context" or "target", for error messages.
+        """
         arrays = {
             "inputs": _matrix(x, f"{role} inputs", "dx"),
             "outputs": _matrix(y, f"{role} outputs", "dy"),
@@ -35,17 +47,17 @@ class Points(eqx.Module):
         for name, array in arrays.items():
             if not np.isfinite(array).all():
                 row = int(np.argmin(np.isfinite(array).all(axis=1)))
-                raise InvalidTask(f"{role} {name} hold NaN or infinity, first in row {row}; drop or mend those rows.")
+                raise InvalidTask(f"{role} {name} hold NaN or infinity, first in row {row}; drop or repair those rows.")
         return cls(jnp.asarray(arrays["inputs"]), jnp.asarray(arrays["outputs"]), jnp.ones(n_x, bool))
 
     @property
     def classes(self) -> Bool[Array, " k"]:
-        """Where y is one-hot, the classes that these points show; any class, where there are no points."""
+        """The classes that occur among one-hot labels y; all classes if there are no points."""
         shown = ((self.y > 0) & self.mask[:, None]).any(0)
         return shown | ~shown.any()
 
     def pad(self, n: int) -> "Points":
-        """The same set with room for n points."""
+        """The same points, padded to n rows."""
         extra = n - len(self.mask)
         if extra < 0:
             raise InvalidTask(f"{len(self.mask)} points do not fit into {n}; pad to {len(self.mask)} or more.")
@@ -53,14 +65,26 @@ class Points(eqx.Module):
 
 
 class Task(eqx.Module):
-    """Learn from `context`, be judged on `target`."""
+    """A learning problem.
+
+    Args:
+        context: labelled points to learn from.
+        target: points to predict, with labels for the loss.
+    """
 
     context: Points
     target: Points
 
     @classmethod
     def of(cls, x_context: ArrayLike, y_context: ArrayLike, x_target: ArrayLike, y_target: ArrayLike) -> "Task":
-        """Checks arrays from outside; context and target must agree in dx and dy."""
+        """A task from a user's arrays, checked; context and target must agree in dx and dy.
+
+        Args:
+            x_context: inputs [n, dx]; n may be 0.
+            y_context: outputs [n, dy].
+            x_target: inputs [m, dx].
+            y_target: outputs [m, dy].
+        """
         context, target = Points.of(x_context, y_context, "context"), Points.of(x_target, y_target, "target")
         for axis, c, t in (("dx", context.x, target.x), ("dy", context.y, target.y)):
             if c.shape[1] != t.shape[1]:
@@ -71,17 +95,17 @@ class Task(eqx.Module):
 
 
 def join(a: Points, b: Points) -> Points:
-    """All points of both."""
+    """The points of both sets, those of `a` first."""
     return jax.tree.map(lambda *arrays: jnp.concatenate(arrays), a, b)
 
 
 def stack(tasks: Sequence[Task]) -> Task:
-    """Tasks of any sizes as one batch: padded to the largest, with a leading axis for `jax.vmap`."""
+    """Tasks of different sizes as one batch: padded to the largest, with a leading axis for `jax.vmap`."""
     if not tasks:
-        raise InvalidTask("a batch needs at least one task; none came.")
+        raise InvalidTask("a batch needs at least one task, but the list is empty; add one.")
     sizes = {(task.context.x.shape[1], task.context.y.shape[1]) for task in tasks}
     if len(sizes) > 1:
-        raise InvalidTask(f"the tasks of a batch must agree in (dx, dy); {sorted(sizes)} came.")
+        raise InvalidTask(f"the tasks of a batch must agree in (dx, dy), but they have {sorted(sizes)}; use one size.")
     n = max(len(task.context.mask) for task in tasks)
     m = max(len(task.target.mask) for task in tasks)
     padded = [Task(task.context.pad(n), task.target.pad(m)) for task in tasks]
@@ -91,15 +115,14 @@ def stack(tasks: Sequence[Task]) -> Task:
 def _matrix(array: ArrayLike, what: str, axis: str) -> np.ndarray:
     try:
         if np.iscomplexobj(array):
-            raise TypeError("complex numbers came")
-        # In the precision they will be computed in, where a large number may have become infinite.
+            raise TypeError("it holds complex numbers")
+        # Cast to the precision of computation first: a large value may overflow to infinity there.
         with np.errstate(over="ignore"):
             matrix = np.asarray(array, dtype=float).astype(jnp.zeros(()).dtype)
     except (TypeError, ValueError) as error:
         raise InvalidTask(f"{what} must be an array of numbers [n, {axis}]; {error}.") from None
     if matrix.ndim != 2:
         raise InvalidTask(
-            f"{what} have shape {list(matrix.shape)}; expected [n, {axis}]. "
-            "For one number a point, add an axis: a[:, None]."
+            f"{what} have shape {list(matrix.shape)}; expected [n, {axis}]. For scalars, add an axis: a[:, None]."
         )
     return matrix

@@ -1,4 +1,4 @@
-"""The local update uᵢ = u(xᵢ, yᵢ, r(xᵢ)): what each context point asks of the representation."""
+"""The local update uᵢ = u(xᵢ, yᵢ, r(xᵢ)): the change that each context point asks for."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -19,11 +19,21 @@ class Update(eqx.Module):
 
     @abstractmethod
     def __call__(self, context: Points, r: Float[Array, "n *k dr"], loss: ContextLoss) -> Float[Array, "n *k dr"]:
-        """`r` holds r(xᵢ), a part for each class in classification; `loss` is the mean context loss in terms of it."""
+        """uᵢ for each context point.
+
+        Args:
+            context: the points (xᵢ, yᵢ).
+            r: r(xᵢ), in classification a part for each of the k classes.
+            loss: the mean context loss as a function of r.
+        """
 
 
 class MLPUpdate(Update):
-    """uᵢ = MLP([xᵢ, yᵢ, r(xᵢ)])."""
+    """uᵢ = MLP([xᵢ, yᵢ, r(xᵢ)]).
+
+    Args:
+        mlp: network from dim(x) + dim(y) + dim(r) to dim(r).
+    """
 
     mlp: MLP
 
@@ -32,11 +42,16 @@ class MLPUpdate(Update):
 
 
 class ClasswiseUpdate(Update):
-    """uᵢᵏ = yᵢᵏ u₊(m(rᵏ), m̄) + (1 − yᵢᵏ) u₋(m(rᵏ), m̄): the label chooses the network (Equation 10).
+    """uᵢᵏ = yᵢᵏ u₊(m(rᵏ), m̄) + (1 − yᵢᵏ) u₋(m(rᵏ), m̄): the label selects the network (Equation 11).
 
-    m̄ is the mean of m(rᵏ(xᵢ)) over the classes of the task, where the paper has the sum: so a model trained
-    with few classes meets the same range of numbers in a task with many. If u₊ `sees_inputs`, it is given xᵢ too, and
-    r can hold what the class looks like, as the prototypes of Snell et al. do.
+    m̄ is the mean of m(rᵏ(xᵢ)) over the classes of the task, where the paper has the sum: its range is the same for
+    few classes and for many.
+
+    Args:
+        m: network from dim(r) to dim(m).
+        positive: u₊, from 2·dim(m) (plus dim(x) with `sees_inputs`) to dim(r).
+        negative: u₋, from 2·dim(m) to dim(r).
+        sees_inputs: whether u₊ also sees xᵢ; rᵏ can then hold a prototype of the class, as in Snell et al. (2017).
     """
 
     m: MLP
@@ -49,15 +64,19 @@ class ClasswiseUpdate(Update):
         mean = jnp.where(classes, m, 0).sum(1, keepdims=True) / jnp.maximum(classes.sum(), 1)
         pair = jnp.concatenate([m, jnp.broadcast_to(mean, m.shape)], axis=-1)
         y = context.y[..., None]
-        # u₊ is asked for one class of each point only: its own.
-        own = (y * pair).sum(1)
+        # u₊ is needed only for the class that a point is labelled with.
+        labelled = (y * pair).sum(1)
         if self.sees_inputs:
-            own = jnp.concatenate([own, context.x], axis=-1)
-        return y * self.positive(own)[:, None] + (1 - y) * self.negative(pair)
+            labelled = jnp.concatenate([labelled, context.x], axis=-1)
+        return y * self.positive(labelled)[:, None] + (1 - y) * self.negative(pair)
 
 
 class GradientUpdate(Update):
-    """uᵢ = λ ⊙ ∂L/∂r(xᵢ), L the mean context loss through the decoder, λ trainable and shared by all classes."""
+    """uᵢ = λ ⊙ ∂L/∂r(xᵢ), L the mean context loss through the decoder, λ trainable and shared by all classes.
+
+    Args:
+        size: dim(r), the length of λ.
+    """
 
     scale: Float[Array, " dr"]
 

@@ -9,11 +9,11 @@ import optax
 from jaxtyping import Array, Float, Int
 
 from ..config import TrainingConfig
-from ..model.nn import Number
+from ..model.nn import Hyperparameter
 
 
 def build_optimiser(
-    training: TrainingConfig, learning_rate: Number, sizes: Sequence[int]
+    training: TrainingConfig, learning_rate: Hyperparameter, sizes: Sequence[int]
 ) -> optax.GradientTransformation:
     """The optimiser of one model, whose parameters are one vector.
 
@@ -22,7 +22,7 @@ def build_optimiser(
         learning_rate: replaces that of `training`; an array where it differs between models that train at once.
         sizes: sizes of the model's arrays, in their order in the vector.
     """
-    rate: Number | optax.Schedule = learning_rate
+    rate: Hyperparameter | optax.Schedule = learning_rate
     if training.schedule == "cosine":
         warmup = min(training.warmup, training.steps // 2)
         shape = optax.warmup_cosine_decay_schedule(0.0, 1.0, warmup, training.steps)

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, PyTree
 
 from ..config import Config, Experiment, resolve
 from ..model import Learner
-from ..model.nn import Number, is_array
+from ..model.nn import Hyperparameter, is_array
 from ..tasks import TaskDistribution
 from .devices import AXIS, jit, local_keys, replicate, run_on_mesh, task_mesh
 from .optimiser import build_optimiser
@@ -50,7 +50,7 @@ class Variation(eqx.Module):
     """
 
     hyperparameters: PyTree
-    learning_rate: Number
+    learning_rate: Hyperparameter
 
 
 class Trainer:
