@@ -17,6 +17,7 @@ from sklearn.linear_model import LogisticRegression
 from timing import median_seconds
 
 from metafun import MetaFunClassifier, MetaFunRegressor, __version__, load_config
+from metafun.config import Experiment
 from metafun.estimators.trained import Trained
 
 
@@ -28,9 +29,9 @@ def few_shot() -> dict[str, float]:
     labels = np.repeat(np.arange(5), 20)
     chosen = np.arange(100) % 20 < 5
     config = load_config("own-features")
-    config = dataclasses.replace(config, tasks=config.tasks.presumed(640))
+    experiment = Experiment(dataclasses.replace(config, tasks=config.tasks.with_assumed_inputs(640)))
     models = {
-        "metafun": MetaFunClassifier(Trained(config, config.build_model(jax.random.key(0)))),
+        "metafun": MetaFunClassifier(Trained(experiment, experiment.build_model(jax.random.key(0)))),
         "logistic": LogisticRegression(),
     }
     median = median_seconds(models, x[chosen], labels[chosen], x[~chosen], repetitions=200)

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from metafun import Run
+from metafun.config import Experiment
 from metafun.config.baselines import PrototypesConfig
 from metafun.embeddings.base import Embedded
 from metafun.training.evaluation import evaluate
@@ -30,7 +31,7 @@ def main(folder: str) -> None:
     line = {
         "run": run.path.name,
         "head": "nearest mean",
-        "metrics": evaluate(Embedded(models.embedding, means), config),
+        "metrics": evaluate(Embedded(models.embedding, means), Experiment(config)),
         "test_tasks": config.evaluation.tasks,
         "device": jax.local_devices()[0].device_kind,
         "command": f"python scripts/nearest_mean.py {folder}",

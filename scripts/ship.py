@@ -13,23 +13,25 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from metafun import Run, __version__
+from metafun import Run, __version__, load_model
+from metafun.config import Experiment
 from metafun.estimators.trained import Trained
 from metafun.model.nn import is_array
-from metafun.training.checkpoint import load_model
 from metafun.training.evaluation import evaluate
 
 HOME = Path(__file__).parent.parent
 
 
-def main(path: str, name: str) -> None:
-    run = Run(Path(path))
+def main(folder: str, name: str) -> None:
+    run = Run(Path(folder))
     seed = run.config.training.seeds[int(np.argmin(run.record.best_error))]
     config = dataclasses.replace(run.config, training=dataclasses.replace(run.config.training, seeds=(seed,)))
     model = load_model(run.checkpoint_file, seed)
-    metrics = evaluate(jax.tree.map(lambda leaf: leaf[None] if is_array(leaf) else leaf, model), config)
+    stacked = jax.tree.map(lambda leaf: leaf[None] if is_array(leaf) else leaf, model)
+    metrics = evaluate(stacked, Experiment(config))
     summary = {key: {"mean": value["mean"], "interval": value["interval"]} for key, value in metrics.items()}
-    Trained(config, model).save(HOME / f"src/metafun/checkpoints/{name}.safetensors", record={"metrics": summary})
+    path = HOME / f"src/metafun/checkpoints/{name}.safetensors"
+    Trained(Experiment(config), model).save(path, record={"metrics": summary})
     line = {
         "checkpoint": name,
         "metrics": summary,

@@ -88,7 +88,9 @@ def test_a_trajectory_leads_from_the_start_to_the_prediction():
 
 def test_an_evaluation_of_large_networks_takes_fewer_tasks_at_a_time():
     tasks = load_config("sinusoid").tasks.training()
-    small, wide = (tasks_at_once(resolve(load_config(preset)).build_model(KEY), tasks) for preset in ("maml", "maml-wide"))
+    small, wide = (
+        tasks_at_once(resolve(load_config(preset)).build_model(KEY), tasks) for preset in ("maml", "maml-wide")
+    )
     assert wide < small == MAX_TASKS_AT_ONCE
     few = tasks_at_once(resolve(load_config("sinusoid")).build_model(KEY), tasks)
     assert few == MAX_TASKS_AT_ONCE, "MetaFun has no parameters per task"

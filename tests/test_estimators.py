@@ -21,7 +21,7 @@ from metafun.data.table_folder import save_table
 from metafun.errors import InvalidCheckpoint, InvalidRun
 from metafun.estimators.trained import Trained
 from metafun.model.metafun import MetaFun
-from metafun.training.checkpoint import read_header
+from metafun.training.checkpoint import Checkpoint
 from metafun.training.run import Run
 
 FEATURES = 12
@@ -213,8 +213,8 @@ def test_a_fit_that_fails_changes_nothing(regression, classification):
 
 
 def test_parameters_that_are_no_numbers(regression, tmp_path):
-    config, _ = read_header(regression / "checkpoint.safetensors")
-    model = jax.tree.map(lambda leaf: leaf * np.nan, load_model(regression / "checkpoint.safetensors"))
-    Trained(config, model).save(tmp_path / "nan.safetensors")
+    opened = Checkpoint(regression / "checkpoint.safetensors")
+    model = jax.tree.map(lambda leaf: leaf * np.nan, opened.model())
+    Trained(opened.experiment, model).save(tmp_path / "nan.safetensors")
     with pytest.raises(InvalidCheckpoint, match="not finite; train the model again"):
         MetaFunRegressor(tmp_path / "nan.safetensors").fit(*wave())

@@ -108,9 +108,9 @@ def test_jitter_moves_each_image_a_little_by_itself():
 
 def test_images_are_not_turned_in_tests(folder):
     config = configuration(folder, "tasks.pixels.jitter=0.1")
-    assert config.tasks.training().inputs == Pixels((SIDE, SIDE), rotations=True, jitter=0.1)
+    assert config.tasks.training().transform == Pixels((SIDE, SIDE), rotations=True, jitter=0.1)
     for tasks in (config.tasks.validation(), dict(config.tasks.test(config.evaluation))["3way_1shot"]):
-        assert tasks.inputs == Pixels((SIDE, SIDE))
+        assert tasks.transform == Pixels((SIDE, SIDE))
 
 
 def test_a_convolution_is_one():

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from metafun import MetaFunClassifier, MetaFunRegressor
+from metafun.config import Experiment
 from metafun.data import open_table
 from metafun.estimators.trained import SHIPPED, locate
+from metafun.training.checkpoint import Checkpoint
 from metafun.training.evaluation import evaluate
-from metafun.training.session import load_models
 
 ROOT = Path(__file__).parent.parent
 TASKS = 400
@@ -19,10 +20,10 @@ TASKS = 400
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_they_are_worth_what_was_recorded(name):
-    config, record = read_header(locate(name))
-    config = replace(config, evaluation=replace(config.evaluation, tasks=TASKS))
-    found = evaluate(load_models(locate(name)), config)
-    for metric, recorded in record["metrics"].items():
+    opened = Checkpoint(locate(name))
+    config = replace(opened.experiment.config, evaluation=replace(opened.experiment.evaluation, tasks=TASKS))
+    found = evaluate(opened.models(), Experiment(config))
+    for metric, recorded in opened.record["metrics"].items():
         if recorded["interval"] is None or metric.startswith("oracle"):
             continue
         # Four standard errors of a difference of two means; the recorded one is over all 10,000 tasks.
@@ -34,7 +35,7 @@ def test_what_made_them_is_in_the_results():
     lines = [json.loads(line) for line in (ROOT / "results" / "shipped.jsonl").read_text("utf-8").splitlines()]
     assert {line["checkpoint"] for line in lines} == set(SHIPPED)
     for line in lines:
-        assert line["metrics"] == read_header(locate(line["checkpoint"]))[1]["metrics"]
+        assert line["metrics"] == Checkpoint(locate(line["checkpoint"])).record["metrics"]
 
 
 def test_they_are_small():

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from metafun import MetaFunClassifier, MetaFunRegressor, load_config
 from metafun.cli import app
+from metafun.config import resolve
 from metafun.errors import InvalidConfig
 from metafun.estimators.trained import Trained
 from metafun.model.task import Points
@@ -31,10 +32,10 @@ def metafun(*arguments):
 
 def untrained(kind: str, *settings: str) -> Trained:
     """Random parameters that make a difference everywhere."""
-    config = load_config(kind, [*SMALL, *settings])
-    arrays, rest = eqx.partition(config.build_model(jax.random.key(0)), eqx.is_array)
+    experiment = resolve(load_config(kind, [*SMALL, *settings]))
+    arrays, rest = eqx.partition(experiment.build_model(jax.random.key(0)), eqx.is_array)
     arrays = jax.tree.map(lambda a: a + 0.3 * jnp.cos(1 + jnp.arange(a.size).reshape(a.shape)), arrays)
-    return Trained(config, eqx.combine(arrays, rest))
+    return Trained(experiment, eqx.combine(arrays, rest))
 
 
 def table(kind: str, columns=4, n=12, m=7):
@@ -118,15 +119,15 @@ def test_components_are_the_principal_ones():
     _, sizes, directions = np.linalg.svd(x[:30] - x[:30].mean(0), full_matrices=False)
     expected = x @ directions[:3].T / (sizes[0] / np.sqrt(30))
     np.testing.assert_allclose(abs(found), abs(expected), atol=0.05)
-    framed = table_scaling(x[:30], None, 3).inputs(x)
+    scaled = table_scaling(x[:30], None, 3).scale_inputs(x)
     even = compress_tails(RobustScaling.of(x[:30])(x))
     np.testing.assert_allclose(
-        abs(framed), abs(features.principal(jnp.asarray(even), jnp.arange(40) < 30, 3)), atol=1e-3
+        abs(scaled), abs(features.principal(jnp.asarray(even), jnp.arange(40) < 30, 3)), atol=1e-3
     )
 
 
 @pytest.mark.parametrize("columns", [3, 5, 9])
-def test_the_frame_is_what_training_did(columns):
+def test_scaling_equals_that_of_training(columns):
     """Of the same rows, `fit` makes the numbers that the compiled step makes, narrow tables and wide ones."""
     rng, tables = np.random.default_rng(0), NumberTables(5, (2, 12), 4)
     x = rng.normal(size=(16, columns)) ** 3
@@ -134,8 +135,11 @@ def test_the_frame_is_what_training_did(columns):
     drawn = np.full((16, 10), np.nan)
     drawn[:, :columns] = x
     task = tables.split(jnp.asarray(9), jnp.asarray(drawn), jnp.zeros((16, 1)), jnp.ones(16, bool))
-    frame = table_scaling(x[:9], None, 5)
-    for found, expected in ((frame.inputs(x[:9]), task.context.x[:9]), (frame.inputs(x[12:]), task.target.x)):
+    scaling = table_scaling(x[:9], None, 5)
+    for found, expected in (
+        (scaling.scale_inputs(x[:9]), task.context.x[:9]),
+        (scaling.scale_inputs(x[12:]), task.target.x),
+    ):
         assert (np.isnan(found) == np.isnan(expected)).all()
         np.testing.assert_allclose(abs(np.nan_to_num(found)), abs(np.nan_to_num(expected)), rtol=1e-2, atol=1e-3)
 
@@ -297,8 +301,8 @@ def test_rows_are_added_of_the_same_kind_only():
 
 
 def test_large_tables_are_evaluated_few_at_a_time():
-    config = load_config("tables-classification")
-    small = load_config("tables-classification", SMALL)
+    config = resolve(load_config("tables-classification"))
+    small = resolve(load_config("tables-classification", SMALL))
     few, many = (tasks_at_once(c.blank_model(), c.tasks.validation()) for c in (config, small))
     assert few < many == MAX_TASKS_AT_ONCE
     # Seeds that are evaluated at once share what there is.
@@ -330,8 +334,8 @@ def test_components_do_not_depend_on_the_order_of_anything():
     rng = np.random.default_rng(0)
     half = rng.normal(size=(40, 10))
     rows, order = np.hstack([half, -half]), rng.permutation(40)
-    found = table_scaling(rows, None, 16).inputs(rows)
-    shuffled = table_scaling(rows[order], None, 16).inputs(rows)
+    found = table_scaling(rows, None, 16).scale_inputs(rows)
+    shuffled = table_scaling(rows[order], None, 16).scale_inputs(rows)
     np.testing.assert_allclose(shuffled, found, atol=1e-6)
 
 

@@ -16,7 +16,7 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from ..estimators.base import MetaFunClassifier, MetaFunRegressor
+from ..estimators import MetaFunClassifier, MetaFunRegressor
 
 METAFUN = "MetaFun"
 _NOISY = ConstantKernel() * RBF() + WhiteKernel()

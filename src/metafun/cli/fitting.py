@@ -14,9 +14,9 @@ from ..config import parse_setting
 from ..data.csv_columns import write_csv
 from ..errors import InvalidConfig
 from ..estimators.trained import SHIPPED, open_trained
-from . import running
+from ..training.progress import train
 from .console import AsJson, app, err, out
-from .running import Settings
+from .options import Settings
 
 # scikit-learn is slow to import; the other commands do not need it.
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def fit(
         remove_training(folder)
     run = open_training(folder, data.table, data.config(changes))
     try:
-        running.train(run)
+        train(run, err)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("stopped; the same command resumes from there.") from None
     open_trained(run.path).save(model, record={"columns": columns, "target": target})

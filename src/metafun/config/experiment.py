@@ -125,8 +125,9 @@ def _check_model(config: Config) -> Learner:
             f"tasks.kind = '{config.tasks.kind}' is {config.tasks.problem}, but model.loss.kind = "
             f"'{config.model.loss.kind}' is for {config.model.problem}; change one of them."
         )
-    # Before the data are read, any width that the heads of a pooling can share will do.
-    tasks: Any = config.tasks.with_assumed_inputs(getattr(getattr(config.model, "pooling", None), "heads", 1))
+    # Before the data are read, any width that is divisible by the number of heads will do.
+    heads = flatten(to_table(config.model)).get("pooling.heads", 1)
+    tasks: Any = config.tasks.with_assumed_inputs(heads)
     return Experiment(dataclasses.replace(config, tasks=tasks)).blank_model()
 
 

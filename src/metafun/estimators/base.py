@@ -53,7 +53,7 @@ class FewShotEstimator(BaseEstimator):
         """
         trained = self._open_model()
         # A table is standardised by its context, and one row has no spread.
-        least = 2 if trained.config.tasks.accepts_any_table else 1
+        least = 2 if trained.tasks.accepts_any_table else 1
         rows, values = self._validated(trained, X, y, reset=True, ensure_min_samples=least, **self._y_checks)
         return self._fit_context(trained, rows, values)
 
@@ -122,7 +122,7 @@ class FewShotEstimator(BaseEstimator):
 
     def _accepts_any_table(self) -> bool:
         try:
-            return open_trained(self._source).config.tasks.accepts_any_table
+            return open_trained(self._source).tasks.accepts_any_table
         except MetaFunError:
             return False  # `fit` reports what is wrong with the checkpoint
 
@@ -136,16 +136,16 @@ class FewShotEstimator(BaseEstimator):
 
     def _open_model(self) -> Trained:
         trained = open_trained(self._source)
-        if trained.config.model.problem != self.problem:
+        if trained.tasks.problem != self.problem:
             name = "this" if isinstance(self.checkpoint, Trained) else self.checkpoint
             raise InvalidCheckpoint(
-                f"{name} is a model for {trained.config.model.problem}; this estimator is for {self.problem}."
+                f"{name} is a model for {trained.tasks.problem}; this estimator is for {self.problem}."
             )
         return trained
 
     def _validated(self, trained: Trained, *arrays: ArrayLike, reset: bool, **options: Any) -> Any:
         """The arrays after scikit-learn's checks, if the model accepts their number of columns."""
-        tasks = trained.config.tasks
+        tasks = trained.tasks
         finite = "allow-nan" if tasks.accepts_any_table else True
         checked = validate_data(self, *arrays, reset=reset, dtype=float, ensure_all_finite=finite, **options)
         if not tasks.accepts_any_table and self.n_features_in_ != tasks.sizes[0]:
@@ -153,7 +153,7 @@ class FewShotEstimator(BaseEstimator):
                 f"X has {self.n_features_in_} features, but the model takes {tasks.sizes[0]}; use a model that was "
                 "trained on such inputs."
             )
-        warn_out_of_range("X", checked[0] if len(arrays) > 1 else checked, tasks.inputs, "MinMaxScaler({})")
+        warn_out_of_range("X", checked[0] if len(arrays) > 1 else checked, tasks.input_bounds, "MinMaxScaler({})")
         return checked
 
     @abstractmethod
@@ -163,7 +163,7 @@ class FewShotEstimator(BaseEstimator):
     def _encode_context(self, trained: Trained, scaling: TaskScaling, X: NDArray, y: NDArray, targets: NDArray) -> None:
         """Encodes a context, with y as the `targets` [n, dy] of the model, and keeps it if that succeeds."""
         size = padded_size(len(X))
-        x, t = pad_rows(to_float32(scaling.inputs(X), "X"), size), pad_rows(to_float32(targets, "y"), size)
+        x, t = pad_rows(to_float32(scaling.scale_inputs(X), "X"), size), pad_rows(to_float32(targets, "y"), size)
         self.representation_ = trained.encode(x, t, np.arange(size) < len(X))
         # Copies: `save` must not see what the caller later does to the arrays.
         self.X_, self.y_, self.trained_, self.scaling_ = np.array(X), np.array(y), trained, scaling
@@ -178,7 +178,7 @@ class FewShotEstimator(BaseEstimator):
         """Validated rows in padded chunks, each with its number of rows before padding."""
         self._ensure_encoded()
         rows = self._validated(self.trained_, X, reset=False)
-        return padded_chunks(rows, self.scaling_.inputs, rows_at_once(self.trained_.model))
+        return padded_chunks(rows, self.scaling_.scale_inputs, rows_at_once(self.trained_.model))
 
     @abstractmethod
     def _predict_traceable(self, x: jax.Array) -> Any:

@@ -73,12 +73,12 @@ class MetaFunClassifier(ClassifierMixin, FewShotEstimator):
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(f"y has one class only, '{classes[0]}'; a classifier needs rows of two or more.")
-        self._encode_context(trained, trained.config.tasks.frame(X, None), X, y, np.eye(len(classes))[codes])
+        self._encode_context(trained, trained.tasks.scaling(X, None), X, y, np.eye(len(classes))[codes])
         self.classes_ = classes
         return self
 
     def _predict_traceable(self, x: jax.Array) -> jax.Array:
-        return self.trained_.probabilities(self.representation_, self.scaling_.inputs(x))[:, : len(self.classes_)]
+        return self.trained_.probabilities(self.representation_, self.scaling_.scale_inputs(x))[:, : len(self.classes_)]
 
     def _saved_context(self) -> SavedContext:
         codes = np.searchsorted(self.classes_, self.y_)

@@ -129,9 +129,9 @@ def read_context(path: Path, label: str | None, trained: Trained, notes: Notes) 
     if label not in columns.names:
         raise InvalidData(f"{path} has no column '{label}', which the model predicts; name the labels with --label.")
     inputs = learned.get("columns") or [name for name in columns.names if name != label]
-    regression = trained.config.tasks.problem == "regression"
+    regression = trained.tasks.problem == "regression"
     y = columns.numbers([label])[:, 0] if regression else columns.labels(label)
-    return LabelledRows(path, inputs, label, columns.numbers(inputs, trained.config.tasks.accepts_any_table), y)
+    return LabelledRows(path, inputs, label, columns.numbers(inputs, trained.tasks.accepts_any_table), y)
 
 
 def _read_class_folders(path: Path, label: str | None, trained: Trained, notes: Notes) -> LabelledRows:
@@ -155,7 +155,7 @@ def fit_context(trained: Trained, context: LabelledRows, notes: Notes) -> MetaFu
         context: the labelled rows.
         notes: receives warnings.
     """
-    estimator = MetaFunRegressor if trained.config.tasks.problem == "regression" else MetaFunClassifier
+    estimator = MetaFunRegressor if trained.tasks.problem == "regression" else MetaFunClassifier
     with _errors_about(context.path, notes):
         return estimator(trained).fit(context.x, context.y)
 
@@ -191,7 +191,7 @@ def _read_targets(
     if context.path.is_dir():
         raise InvalidData(f"{context.path} is a folder of images, but {path} is not; give a folder of images too.")
     columns = read_csv(path)
-    return columns.entries, columns.numbers(context.inputs, trained.config.tasks.accepts_any_table)
+    return columns.entries, columns.numbers(context.inputs, trained.tasks.accepts_any_table)
 
 
 def _predict(estimator: MetaFunRegressor | MetaFunClassifier, x: NDArray, label: str) -> dict[str, Any]:
@@ -207,10 +207,10 @@ def _predict(estimator: MetaFunRegressor | MetaFunClassifier, x: NDArray, label:
 
 def _image_format(folder: Path, trained: Trained) -> tuple[int, bool]:
     """The side of the model's images in pixels, and whether they have colours."""
-    image = trained.config.tasks.image
+    image = trained.tasks.image
     if image is None:
         raise InvalidData(f"{folder} is a folder, but the model takes no images; give it a CSV file.")
-    return image[0], trained.config.tasks.sizes[0] == 3 * math.prod(image)
+    return image[0], trained.tasks.sizes[0] == 3 * math.prod(image)
 
 
 def _files_below(folder: Path, root: Path, notes: Notes) -> list[Path]:

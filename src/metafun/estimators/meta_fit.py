@@ -13,12 +13,13 @@ from rich.console import Console
 from sklearn.utils import check_X_y
 from sklearn.utils.multiclass import check_classification_targets
 
-from ..config import Config, load_config, with_changes
+from ..config import Config, load_config, resolve, with_changes
 from ..data import Table
 from ..data.table_folder import open_table_folder, save_table
 from ..errors import InvalidData, InvalidTask
 from ..training.progress import watched
-from ..training.run_folder import Run
+from ..training.run import Run
+from ..training.run_folder import RunFolder
 from .trained import Trained, open_trained
 
 # Share of the tasks or classes that is held out for validation.
@@ -197,19 +198,20 @@ def open_training(folder: Path, table: Table, config: Config) -> Run:
     if not (kept / table.name).exists():
         save_table(table, kept, "arrays")
     same = open_table_folder(kept / table.name).fingerprint == table.fingerprint
-    config = with_changes(config, {"tasks.data": str(kept / table.name)}).resolved()
-    if same and Run.is_free(folder / "run"):
-        return Run.create(folder / "run", config)
-    if not same or Run(folder / "run").config != config:
+    experiment = resolve(with_changes(config, {"tasks.data": str(kept / table.name)}))
+    if same and RunFolder.is_free(folder / "run"):
+        return Run.create(folder / "run", experiment)
+    run = None if not same else Run(folder / "run")
+    if run is None or run.experiment != experiment:
         raise InvalidData(
             f"{folder} holds a training on other arrays or with other settings; choose another folder, or remove it."
         )
-    return Run(folder / "run")
+    return run
 
 
 def remove_training(folder: Path) -> None:
     """Removes what `open_training` made, and nothing else."""
     if (folder / "run" / "config.toml").is_file():
-        Run(folder / "run").clear()
+        RunFolder.open(folder / "run").clear()
         for name in ("run", "data"):
             shutil.rmtree(folder / name, ignore_errors=True)

@@ -53,7 +53,7 @@ class MetaFunRegressor(RegressorMixin, FewShotEstimator):
             self._require_std()
         predictions = [(self.trained_.predict(self.representation_, x), n) for x, n in self._chunks(X)]
         scale = self.scaling_.outputs
-        mean = self._in_shape_of_y([scale.back(np.asarray(p.mean, float)[:n]) for p, n in predictions])
+        mean = self._in_shape_of_y([scale.inverse(np.asarray(p.mean, float)[:n]) for p, n in predictions])
         if not return_std:
             return mean
         return mean, self._in_shape_of_y([np.asarray(p.std, float)[:n] * scale.deviation for p, n in predictions])
@@ -79,7 +79,7 @@ class MetaFunRegressor(RegressorMixin, FewShotEstimator):
             else:
                 key, key_chunk = jax.random.split(key)
                 values = self.trained_.predict(self.representation_, x).sample(key_chunk, n_samples)
-            values = self.scaling_.outputs.back(np.asarray(values, float)[:, :n])
+            values = self.scaling_.outputs.inverse(np.asarray(values, float)[:, :n])
             chunks.append(np.moveaxis(values, 0, -1))
         return self._in_shape_of_y(chunks)
 
@@ -97,7 +97,7 @@ class MetaFunRegressor(RegressorMixin, FewShotEstimator):
     def _fit_context(self, trained: Trained, X: NDArray, y: NDArray) -> Self:
         if y.dtype.kind not in "biuf":
             raise ValueError(f"y must be numbers, not {y.dtype}.")
-        outputs, tasks = np.reshape(y, (len(y), -1)).astype(float), trained.config.tasks
+        outputs, tasks = np.reshape(y, (len(y), -1)).astype(float), trained.tasks
         if tasks.accepts_any_table and outputs.shape[1] == 1:
             y = column_or_1d(y, warn=True)
         if outputs.shape[1] != tasks.sizes[1]:
@@ -106,7 +106,7 @@ class MetaFunRegressor(RegressorMixin, FewShotEstimator):
                 "MultiOutputRegressor takes a model for each."
             )
         warn_out_of_range("y", outputs, tasks.output_bounds, "TransformedTargetRegressor and StandardScaler")
-        scaling = tasks.frame(X, outputs)
+        scaling = tasks.scaling(X, outputs)
         scaled = scaling.outputs(outputs)
         if tasks.accepts_any_table and (far := int((abs(scaled) >= OUTPUT_CLIP).sum())):
             warnings.warn(
@@ -130,8 +130,11 @@ class MetaFunRegressor(RegressorMixin, FewShotEstimator):
         return values[:, 0] if self.y_.ndim == 1 else values
 
     def _predict_traceable(self, x: jax.Array) -> Any:
-        prediction, scale = self.trained_.predict(self.representation_, self.scaling_.inputs(x)), self.scaling_.outputs
-        mean, std = scale.back(prediction.mean), prediction.std * np.array(scale.deviation)
+        prediction, scale = (
+            self.trained_.predict(self.representation_, self.scaling_.scale_inputs(x)),
+            self.scaling_.outputs,
+        )
+        mean, std = scale.inverse(prediction.mean), prediction.std * np.array(scale.deviation)
         return (mean, std) if self.predicts_std else mean
 
     def _saved_context(self) -> SavedContext:

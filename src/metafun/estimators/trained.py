@@ -11,15 +11,15 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from ..config import Config
-from ..config.experiment import parse_config
-from ..config.load import parse_toml
+from ..config import Experiment, parse_config, parse_toml
 from ..errors import InvalidCheckpoint, suggest
 from ..model.learner import Learner
 from ..model.nn import count_parameters
 from ..model.task import Points
+from ..tasks import TaskSource
 from ..training import checkpoint
-from ..training.run_folder import Run
+from ..training.run_folder import RunFolder
+from ..training.session import best_variant
 
 SHIPPED = ("sinusoid", "gp-rbf", "glyphs", "tables-regression", "tables-classification")
 
@@ -29,14 +29,18 @@ class Trained:
     """One trained model.
 
     Args:
-        config: its configuration; `config.tasks` describes inputs and outputs.
+        experiment: what it was trained on; `tasks` describes its inputs and outputs.
         model: the model of one seed.
         record: the record in the header of its checkpoint, if it was read from one.
     """
 
-    config: Config
+    experiment: Experiment
     model: Learner
     record: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def tasks(self) -> TaskSource:
+        return self.experiment.tasks
 
     @cached_property
     def encode(self) -> Callable[..., Any]:
@@ -67,21 +71,21 @@ class Trained:
             record: values for the header, as JSON.
         """
         model = jax.tree.map(lambda leaf: leaf[None] if checkpoint.is_array(leaf) else leaf, self.model)
-        checkpoint.save(path, self.config, {"best": model, **(extra or {})}, record or {})
+        checkpoint.save(path, self.experiment, {"best": model, **(extra or {})}, record or {})
 
     def __repr__(self) -> str:
-        return f"<{count_parameters(self.model):,} parameters, trained on {self.config.tasks.trained_on}>"
+        return f"<{count_parameters(self.model):,} parameters, trained on {self.tasks.trained_on}>"
 
     def __deepcopy__(self, memo: Any) -> "Trained":
         return self  # immutable
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self.config.to_toml(), checkpoint.arrays("best", self.model))
+        return _rebuild, (self.experiment.config.to_toml(), checkpoint.arrays("best", self.model))
 
 
 def _rebuild(config: str, arrays: Mapping[str, np.ndarray]) -> Trained:
-    parsed = parse_config(parse_toml(config, "a pickled model"))
-    return Trained(parsed, checkpoint.fill("best", parsed.blank_model(), arrays, "a pickled model"))
+    experiment = Experiment(parse_config(parse_toml(config, "a pickled model")))
+    return Trained(experiment, checkpoint.fill("best", experiment.blank_model(), arrays, "a pickled model"))
 
 
 def open_trained(source: "Trained | str | Path") -> Trained:
@@ -97,7 +101,7 @@ def locate(source: str | Path) -> Path:
     path = Path(source)
     if path.is_dir():
         inside = path / "run"  # `meta_fit` and `metafun fit` train in this subfolder
-        return Run(inside if (inside / "config.toml").is_file() else path).checkpoint_file
+        return RunFolder.open(inside if (inside / "config.toml").is_file() else path).checkpoint_file
     if path.is_file():
         return path
     if str(source) in SHIPPED:
@@ -117,10 +121,10 @@ def read_group(source: str | Path, group: str) -> dict[str, np.ndarray]:
 # A file is read again only if it has changed: `fit` must not wait for the disk.
 @lru_cache(maxsize=8)
 def _open(path: Path, changed: int, size: int) -> Trained:
-    config, record = checkpoint.read_header(path)
-    config = config.variants()[checkpoint.best_variant(path, config, record)]
-    training = replace(config.training, seeds=config.training.seeds[:1])
-    model = checkpoint.load_model(path)
+    opened = checkpoint.Checkpoint(path)
+    variant = best_variant(opened)
+    model, config = opened.model(variant), opened.experiment.variants[variant].config
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(eqx.filter(model, eqx.is_inexact_array))):
         raise InvalidCheckpoint(f"{path} has parameters that are not finite; train the model again.")
-    return Trained(replace(config, training=training), model, record)
+    training = replace(config.training, seeds=config.training.seeds[:1])
+    return Trained(Experiment(replace(config, training=training)), model, opened.record)

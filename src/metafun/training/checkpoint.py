@@ -84,12 +84,13 @@ class Checkpoint:
 
     def group(self, name: str, like: PyTree) -> PyTree:
         """The arrays of a group in the structure of `like`; names, shapes and types must agree."""
-        return fill(name, like, self.arrays(name), str(self.path))
+        return fill(name, like, read_arrays(self.path, name), str(self.path))
 
-    def arrays(self, group: str) -> dict[str, np.ndarray]:
-        """All arrays of a group by name."""
-        with _open(self.path) as file:
-            return {name: file.get_tensor(name) for name in file.keys() if name.startswith(group + ".")}  # noqa: SIM118
+
+def read_arrays(path: Path, group: str) -> dict[str, np.ndarray]:
+    """All arrays of a group by name; empty if the file has no such group."""
+    with _open(path) as file:
+        return {name: file.get_tensor(name) for name in file.keys() if name.startswith(group + ".")}  # noqa: SIM118
 
 
 def arrays(group: str, tree: PyTree) -> dict[str, np.ndarray]:
