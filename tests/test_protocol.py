@@ -9,11 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 from examples import TINY_EPISODES, clusters
-from metafun import protocol
 from metafun.cli import app
 from metafun.config import load_config
 from metafun.data.table_folder import save_table
 from metafun.errors import InvalidConfig, InvalidData
+from metafun.training import protocol
 from metafun.training.evaluation import evaluate, summarise
 from metafun.training.run import Run
 from metafun.training.trainer import Trainer

@@ -82,7 +82,7 @@ def test_interrupted_during_validation_it_loses_nothing(finished, tmp_path, monk
 
     run = new_run(tmp_path / "run", "training.seeds=[0,1]")
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(metafun.runs.Validation, "__call__", interrupt)
+        patch.setattr(metafun.training.session.Validation, "__call__", interrupt)
         list(run.train())
     assert run.record.step == 10
     list(run.train())
@@ -135,7 +135,7 @@ import metafun.training.session
 from metafun.cli import app
 from metafun.training.devices import use_all_cores
 use_all_cores()
-metafun.runs.SECONDS_BETWEEN_CHECKPOINTS = 0.0
+metafun.training.session.SECONDS_BETWEEN_CHECKPOINTS = 0.0
 app(sys.argv[1:])
 """
 
@@ -176,7 +176,7 @@ def wait_for_progress(path, process) -> None:
 
 def test_early_stopping_waits_for_patience(tmp_path, monkeypatch):
     values = iter([3.0, 2.0, 2.5, 2.4, 2.3, 1.0])
-    monkeypatch.setattr(metafun.runs.Validation, "__call__", lambda validation, models: (next(values),))
+    monkeypatch.setattr(metafun.training.session.Validation, "__call__", lambda validation, models: (next(values),))
     run = new_run(tmp_path / "run", "training.steps=200", "training.patience=2")
     reports = list(run.train())
     assert reports[-1].record.step == 80 and run.record.stopped_early
