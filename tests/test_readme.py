@@ -64,7 +64,7 @@ def test_the_commands_exist():
     assert all(CliRunner().invoke(app, [command, "--help"]).exit_code == 0 for command in commands)
     targets = re.findall(r"^ {4}make (\w+)", README, re.MULTILINE)
     makefile = (ROOT / "Makefile").read_text("utf-8")
-    assert targets == ["demo", "test"] and all(f"\n{target}:" in makefile for target in targets)
+    assert targets[:2] == ["demo", "test"] and all(f"\n{target}:" in makefile for target in targets)
     assert shutil.which("make")
 
 

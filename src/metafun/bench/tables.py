@@ -34,10 +34,10 @@ def missing_cells(path: Path, splits: int, only: Sequence[str] = (), sets: Seque
         sets: names of data sets; all by default.
     """
     known = {name for problem in PROBLEMS for name in models(problem)}
-    for option, names, choices in (("--only", only, known), ("--data", sets, SETS)):
+    for what, names, choices in (("model", only, known), ("data set", sets, SETS)):
         for name in names:
             if name not in choices:
-                raise InvalidConfig(f"{option} {name} is not known; {suggest(name, choices)}")
+                raise InvalidConfig(f"{what} '{name}' is not known; {suggest(name, choices)}")
     current = {problem: _fingerprint(problem) for problem in PROBLEMS}
     done = {
         cell.key
@@ -107,12 +107,12 @@ def _fit_and_measure(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # optimisers that do not converge are measured as they are
         fitted = make(train[1]).fit(*train)
-        if problem == "classification":
-            probabilities = fitted.predict_proba(test[0])
-            seconds = time.perf_counter() - start
-            return *classifier_metrics(probabilities, fitted.classes_, test[1]), seconds
-        mean, std = predict_mean_and_std(fitted, test[0])
-        seconds = time.perf_counter() - start
+        classifies = problem == "classification"
+        prediction: Any = fitted.predict_proba(test[0]) if classifies else predict_mean_and_std(fitted, test[0])
+    seconds = time.perf_counter() - start
+    if classifies:
+        return *classifier_metrics(prediction, fitted.classes_, test[1]), seconds
+    mean, std = prediction
     return regressor_metrics(mean, std, test[1]), None, seconds
 
 
