@@ -15,6 +15,7 @@ FLOORS = [
     {"config"},
     {"baselines", "embeddings", "tasks"},
     {"data", "model"},
+    {"values"},
     {"schema", "files"},
     {"errors", "__init__"},  # `__init__` imports a name only when it is used; what it defines is the version
 ]

@@ -13,6 +13,7 @@ from examples import TINY
 from metafun import __version__
 from metafun.cli import app
 from metafun.config import load_config
+from metafun.files import LOCK
 from metafun.training.run import Run
 
 SETTINGS = [part for setting in TINY for part in ("--set", setting)]
@@ -56,7 +57,7 @@ def test_demo_does_everything(tmp_path):
 
 
 def test_train_leaves_a_run_folder(trained):
-    assert sorted(os.listdir(trained))[:3] == ["checkpoint.safetensors", "config.toml", "metrics.jsonl"]
+    assert sorted(os.listdir(trained))[:4] == [LOCK, "checkpoint.safetensors", "config.toml", "metrics.jsonl"]
     assert tomllib.loads((trained / "config.toml").read_text())["training"]["seeds"] == [0, 1]
 
 

@@ -12,7 +12,7 @@ from metafun.plots.classification import plot_episodes
 def test_glyphs_are_ink_on_paper(tmp_path):
     """Although their background is noise, whose median is above zero."""
     trained = open_trained("glyphs")
-    _, episodes = next(trained.config.tasks.test(trained.config.evaluation))
+    _, episodes = next(trained.experiment.test_tasks())
     path = plot_episodes(trained.model, episodes, (28, 28), 0, tmp_path / "episodes.png")
     shade = np.asarray(Image.open(path).convert("L"), float) / 255
     assert 0.01 < (shade < 0.3).mean() < 0.15 and (shade > 0.7).mean() > 0.75

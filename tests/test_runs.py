@@ -17,6 +17,7 @@ from examples import TINY, quick
 from metafun import load_model
 from metafun.config import load_config
 from metafun.errors import Diverged, InvalidCheckpoint, InvalidRun
+from metafun.files import LOCK
 from metafun.training.devices import task_mesh
 from metafun.training.run import Run
 from metafun.training.trainer import State, Trainer
@@ -113,7 +114,7 @@ def test_an_edited_configuration_does_not_pass_for_the_trained_one(tmp_path):
     list(run.train())
     config = run.path / "config.toml"
     config.write_text(config.read_text().replace('activation = "gelu"', 'activation = "relu"'))
-    with pytest.raises(InvalidRun, match=r"config\.toml is not what the checkpoint was trained with"):
+    with pytest.raises(InvalidRun, match=r"config\.toml is not the configuration of the checkpoint"):
         list(Run(run.path).train())
 
 
@@ -186,7 +187,9 @@ def test_early_stopping_waits_for_patience(tmp_path, monkeypatch):
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_state(tmp_path):
     run = new_run(tmp_path / "run", "training.learning_rate=1e30", "training.schedule=constant", "training.steps=1000")
-    with pytest.raises(Diverged, match=r"the loss of seed 0 became (nan|inf) at step \d+; the run is kept"):
+    with pytest.raises(
+        Diverged, match=r"the loss of seed 0 became (nan|inf) at step \d+; the checkpoint of step 0 is kept"
+    ):
         list(run.train())
     assert not run.checkpoint_file.exists(), "the first chunk already diverged"
 
@@ -202,7 +205,7 @@ def test_parameters_that_are_not_finite_are_never_saved(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Trainer, "run", spoil_the_third)
     run = new_run(tmp_path / "run")
-    with pytest.raises(Diverged, match="parameters became infinite at step 30; the run is kept as it was at step 20"):
+    with pytest.raises(Diverged, match="parameters became infinite at step 30; the checkpoint of step 20 is kept"):
         list(run.train())
     assert run.record.step == 20 and all(np.isfinite(p).all() for p in parameters(run))
 
@@ -303,7 +306,7 @@ def test_a_full_disk_leaves_the_old_checkpoint(tmp_path):
     assert result.returncode == 2
     _, error = result.stderr.splitlines()
     assert error.startswith("error: ") and "File too large" in error
-    assert sorted(os.listdir(tmp_path / "run")) == ["config.toml", "metrics.jsonl"]
+    assert sorted(os.listdir(tmp_path / "run")) == [LOCK, "config.toml", "metrics.jsonl"]
 
 
 def test_metrics_are_plain_json(finished):

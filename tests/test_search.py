@@ -129,7 +129,7 @@ def test_a_search_that_is_stopped_goes_on_and_does_nothing_twice(space, tmp_path
     assert first[0].trials == (0, 1) and first[1].report.record.step > 30, "not from the start"
     assert [t.state for t in all_trials(study)] == [TrialState.COMPLETE] * 5 and not running(study)
     assert list(work(study, space, folder, **options)) == [], "nothing is left to do"
-    for path in folder.iterdir():
+    for path in filter(Path.is_dir, folder.iterdir()):
         trials = [t for t in all_trials(study) if t.user_attrs["run"] == path.name]
         run = Run(path)
         assert len(run.experiment.variants) == len(trials)

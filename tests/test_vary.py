@@ -88,7 +88,7 @@ def test_when_all_diverge_there_is_nothing_left(tmp_path):
         ({"training.learning_rate": [-1.0]}, "training.learning_rate = -1.0, but it must be between"),
         ({"training.learning_rate": []}, "has 0 values"),
         ({"training.learning_rate": [1.0, 2.0], "model.l2": [1.0]}, "model.l2 has 1 values"),
-        ({"model.l2": [0.0, 1.0]}, "none can be 0 in one variant and not in another"),
+        ({"model.l2": [0.0, 1.0]}, "where none is 0 in one variant and positive in another"),
         ({"tasks.noise": [0.1, 1.0]}, "change the structure of the program"),
         ({"training.learning_rate": "fast"}, "must be a list"),
         (3, "must be a table of keys"),

@@ -8,8 +8,8 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from ..errors import InvalidConfig
 from .console import AsJson, err, out
+from .options import check_folder
 
 app = typer.Typer(no_args_is_help=True, help="Compare the shipped models with scikit-learn's estimators.")
 
@@ -52,8 +52,8 @@ def tables(
     from ..bench.results import add_cell, read_cells, summary
     from ..bench.tables import draw, measure_cells, missing_cells
 
-    _check_folder("--results", results)
-    _check_folder("--figure", figure)
+    check_folder("--results", results)
+    check_folder("--figure", figure)
     missing = list(missing_cells(results, splits, only or (), data or ()))
     columns = (TextColumn("measuring"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, disable=not err.is_terminal) as bar:
@@ -66,11 +66,6 @@ def tables(
     else:
         _show(found)
     err.print(str(draw(cells, figure)), markup=False)
-
-
-def _check_folder(option: str, path: Path) -> None:
-    if not path.absolute().parent.is_dir():
-        raise InvalidConfig(f"{option} {path}: there is no folder {path.absolute().parent}; make it first.")
 
 
 def _show(summary: dict[str, dict[str, dict[str, float]]]) -> None:
