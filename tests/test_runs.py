@@ -188,7 +188,7 @@ def test_early_stopping_waits_for_patience(tmp_path, monkeypatch):
 def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_state(tmp_path):
     run = new_run(tmp_path / "run", "training.learning_rate=1e30", "training.schedule=constant", "training.steps=1000")
     with pytest.raises(
-        Diverged, match=r"the loss of seed 0 became (nan|inf) at step \d+; the checkpoint of step 0 is kept"
+        Diverged, match=r"the loss of seed 0 became (nan|inf) at step \d+; the run is kept as of step 0"
     ):
         list(run.train())
     assert not run.checkpoint_file.exists(), "the first chunk already diverged"
@@ -205,7 +205,7 @@ def test_parameters_that_are_not_finite_are_never_saved(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Trainer, "run", spoil_the_third)
     run = new_run(tmp_path / "run")
-    with pytest.raises(Diverged, match="parameters became infinite at step 30; the checkpoint of step 20 is kept"):
+    with pytest.raises(Diverged, match="parameters became infinite at step 30; the run is kept as of step 20"):
         list(run.train())
     assert run.record.step == 20 and all(np.isfinite(p).all() for p in parameters(run))
 

@@ -190,7 +190,7 @@ class TrainingSession:
             seeds = self.experiment.training.seeds
             what = f"the loss of seed {seeds[s % len(seeds)]} became {losses[i, s]} at step {step + i + 1}"
         return Diverged(
-            f"{what}; the checkpoint of step {step} is kept. "
+            f"{what}; the run is kept as of step {step}. "
             "A smaller training.learning_rate or training.clip=1.0 usually helps."
         )
 
