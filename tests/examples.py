@@ -8,12 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metafun.config import MetaFunConfig
+from metafun.config import MetaFunConfig, load_config
 from metafun.config.baselines import LEOConfig, LogisticConfig, MAMLConfig, MatchingConfig, PrototypesConfig
 from metafun.config.embedding import ColumnsConfig, ConvNetConfig
 from metafun.config.losses import CrossEntropyConfig, GaussianConfig
 from metafun.data import Table
 from metafun.embeddings.base import Embedded
+from metafun.estimators.trained import Trained
 from metafun.model.learner import Learner
 from metafun.model.task import Task
 from metafun.schema import parse
@@ -209,3 +210,11 @@ def quick() -> dict[str, str]:
     options = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
     values = {name.upper(): str(getattr(jax.config, name)) for name in options}
     return os.environ | values | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+
+
+def untrained(preset: str, *settings: str) -> Trained:
+    """A model with random parameters, none of them zero."""
+    config = load_config(preset, list(settings))
+    arrays, rest = eqx.partition(config.build_model(jax.random.key(0)), eqx.is_array)
+    arrays = jax.tree.map(lambda a: a + 0.3 * jnp.cos(1 + jnp.arange(a.size).reshape(a.shape)), arrays)
+    return Trained(config, eqx.combine(arrays, rest))

@@ -1,4 +1,4 @@
-"""fit and predict: the manners of scikit-learn, and the numbers of the model."""
+"""fit and predict: the conventions of scikit-learn, and predictions equal to those of the model."""
 
 import contextlib
 import pickle
@@ -13,39 +13,28 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-import metafun.estimators.base
-from examples import TINY, TINY_EPISODES, clusters
-from metafun import MetaFunClassifier, MetaFunRegressor, Points, load_model
-from metafun.config import load_config
-from metafun.data.table_folder import save_table
+from examples import TINY, TINY_EPISODES, untrained
+from metafun import MetaFunClassifier, MetaFunRegressor, Points
 from metafun.errors import InvalidCheckpoint, InvalidRun
-from metafun.estimators.trained import Trained
+from metafun.estimators import padding
+from metafun.estimators.trained import Trained, open_trained
 from metafun.model.metafun import MetaFun
-from metafun.training.checkpoint import Checkpoint
-from metafun.training.run import Run
 
 FEATURES = 12
 
 
-def trained(path, preset, settings):
-    run = Run.create(path, load_config(preset, settings))
-    for _ in run.train():
-        pass
+@pytest.fixture(scope="module")
+def regression(tmp_path_factory):
+    path = tmp_path_factory.mktemp("estimators") / "waves.safetensors"
+    untrained("sinusoid", *TINY, "model.loss.kind=gaussian").save(path)
     return path
 
 
 @pytest.fixture(scope="module")
-def regression(tmp_path_factory):
-    path = tmp_path_factory.mktemp("estimators") / "waves"
-    return trained(path, "sinusoid", [*TINY, "model.loss.kind=gaussian", "training.steps=20"])
-
-
-@pytest.fixture(scope="module")
 def classification(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("estimators")
-    save_table(clusters(dx=FEATURES), folder, "a test")
-    settings = [*TINY_EPISODES, f"tasks.data={folder / 'clusters'}"]
-    return trained(folder / "classes", "features", settings)
+    path = tmp_path_factory.mktemp("estimators") / "classes.safetensors"
+    untrained("features", *TINY_EPISODES, f"tasks.features={FEATURES}").save(path)
+    return path
 
 
 def wave(n=7, seed=0):
@@ -65,24 +54,27 @@ def test_a_regressor_predicts_what_the_model_does(regression):
     x, y = wave()
     anywhere = np.linspace(-5, 5, 30)[:, None]
     mean, std = MetaFunRegressor(regression).fit(x, y).predict(anywhere, return_std=True)
-    model = load_model(regression / "checkpoint.safetensors")
+    model = open_trained(regression).model
     expected = model.predict(model.encode(Points.of(x, y[:, None])), jnp.asarray(anywhere, float))
     np.testing.assert_allclose(mean, expected.mean[:, 0], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(std, expected.std[:, 0], rtol=1e-4)
+    assert np.ptp(mean) > 0.1
     matrix = MetaFunRegressor(regression).fit(x, y[:, None]).predict(anywhere)
     np.testing.assert_array_equal(matrix, mean[:, None])
 
 
-def test_a_classifier_knows_its_labels(classification):
+def test_a_classifier_predicts_labels_by_the_probabilities_of_the_model(classification):
     x, y = blobs()
-    model = MetaFunClassifier(str(classification)).fit(x, y)
-    assert model.classes_.tolist() == ["cat", "dog", "owl"]
-    others, truth = blobs(n=10, seed=1)
-    probabilities = model.predict_proba(others)
-    assert probabilities.shape == (30, 3)
-    np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-5)
-    assert (model.predict(others) == model.classes_[probabilities.argmax(1)]).all()
-    assert model.score(others, truth) > 0.5
+    estimator = MetaFunClassifier(str(classification)).fit(x, y)
+    assert estimator.classes_.tolist() == ["cat", "dog", "owl"]
+    others, _ = blobs(n=10, seed=1)
+    probabilities = estimator.predict_proba(others)
+    model, one_hot = open_trained(classification).model, np.eye(3)[np.searchsorted(estimator.classes_, y)]
+    unit_x, unit_others = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (x, others))
+    expected = model.predict(model.encode(Points.of(unit_x, one_hot)), jnp.asarray(unit_others))
+    np.testing.assert_allclose(probabilities, expected.probabilities, atol=1e-5)
+    assert (estimator.predict(others) == estimator.classes_[probabilities.argmax(1)]).all()
+    assert set(estimator.predict(others)) == {"cat", "dog", "owl"} and np.ptp(probabilities) > 1e-2
 
     # Labels are names: another order of them changes nothing.
     renamed = MetaFunClassifier(classification).fit(x, np.array([{"cat": "z", "dog": "y", "owl": "x"}[c] for c in y]))
@@ -93,7 +85,7 @@ def test_large_inputs_are_predicted_in_chunks(regression, monkeypatch):
     x, y = wave()
     model, many = MetaFunRegressor(regression).fit(x, y), np.linspace(-5, 5, 100)[:, None]
     whole = model.predict(many)
-    monkeypatch.setattr(metafun.estimators, "MAX_ROWS_AT_ONCE", 16)
+    monkeypatch.setattr(padding, "MAX_ROWS_AT_ONCE", 16)
     np.testing.assert_allclose(model.predict(many), whole, rtol=1e-5, atol=1e-6)
 
 
@@ -104,7 +96,7 @@ def test_the_same_sizes_are_compiled_once(regression, monkeypatch):
     for n in (17, 18, 20):
         x, y = wave(n, seed=n)
         MetaFunRegressor(regression).fit(x, y).predict(x)
-    assert len(traced) <= 1, "17, 18 and 20 points have room for 20"
+    assert len(traced) <= 1, "17, 18 and 20 points are padded to 24"
 
 
 def test_partial_fit_adds_points(regression, classification):
@@ -116,7 +108,7 @@ def test_partial_fit_adds_points(regression, classification):
     assert grown.classes_.tolist() == ["cat", "dog", "owl"]
 
 
-def test_drawn_outputs(regression):
+def test_sampled_outputs_have_the_predicted_mean(regression):
     x, y = wave()
     model = MetaFunRegressor(regression).fit(x, y)
     drawn = model.sample_y(x, n_samples=500, random_state=0)
@@ -126,7 +118,7 @@ def test_drawn_outputs(regression):
     np.testing.assert_array_equal(drawn, model.sample_y(x, n_samples=500, random_state=0))
 
 
-def test_the_manners_of_scikit_learn(regression, classification, tmp_path):
+def test_clone_pickle_pipeline_and_search_work(regression, classification):
     x, y = wave(12)
     model = MetaFunRegressor(regression)
     assert clone(model).get_params() == {"checkpoint": regression}
@@ -153,12 +145,12 @@ def test_the_manners_of_scikit_learn(regression, classification, tmp_path):
         (lambda x, y: (x, y[:-1]), "inconsistent numbers of samples"),
     ],
 )
-def test_bad_input_gets_the_error_that_people_expect(classification, change, message):
+def test_bad_input_gets_scikit_learns_errors(classification, change, message):
     with contextlib.nullcontext() if message is None else pytest.raises(ValueError, match=message):
         MetaFunClassifier(classification).fit(*change(*blobs()))
 
 
-def test_numbers_that_the_model_cannot_hold(regression):
+def test_numbers_beyond_float32_are_refused(regression):
     x, y = wave()
     with pytest.warns(UserWarning), pytest.raises(ValueError, match="y has numbers beyond the range of float32"):
         MetaFunRegressor(regression).fit(x, 1e300 * y)
@@ -166,7 +158,7 @@ def test_numbers_that_the_model_cannot_hold(regression):
         MetaFunRegressor(regression).fit(1e300 * x, y)
 
 
-def test_a_checkpoint_for_something_else(regression, classification, tmp_path):
+def test_unsuitable_checkpoints_are_refused(regression, classification, tmp_path):
     with pytest.raises(InvalidCheckpoint, match="is a model for classification; this estimator is for regression"):
         MetaFunRegressor(classification).fit(np.ones((3, FEATURES)), np.arange(3.0))
     with pytest.raises(InvalidRun, match="is not a run folder"):
@@ -179,24 +171,23 @@ def test_a_checkpoint_for_something_else(regression, classification, tmp_path):
         MetaFunRegressor(regression).fit(np.ones((3, 1)), np.ones((3, 2)))
 
 
-def test_what_was_trained_on_the_squared_error_is_not_sure_of_anything(tmp_path):
-    path = trained(tmp_path / "run", "sinusoid", [*TINY, "training.steps=20"])
-    model = MetaFunRegressor(path).fit(*wave())
-    with pytest.raises(ValueError, match="knows no standard deviation"):
+def test_a_model_for_the_squared_error_predicts_no_standard_deviation():
+    model = MetaFunRegressor(untrained("sinusoid", *TINY)).fit(*wave())
+    with pytest.raises(ValueError, match="predicts no standard deviation"):
         model.sample_y([[0.0]])
-    with pytest.raises(ValueError, match=r"knows no standard deviation; use one .* model\.loss\.kind=gaussian"):
+    with pytest.raises(ValueError, match=r"predicts no standard deviation; use one .* model\.loss\.kind=gaussian"):
         model.predict([[0.0]], return_std=True)
 
 
-def test_a_function_that_is_drawn_is_the_same_in_every_chunk(tmp_path, monkeypatch):
-    small = ["model.pooling.heads=2", "model.latent.size=4", "model.latent.width=8", "training.validate_every=0"]
-    path = trained(tmp_path / "run", "gp-stochastic", [*TINY, *small, "training.steps=10"])
+def test_a_sampled_function_is_the_same_in_every_chunk(monkeypatch):
+    small = ["model.pooling.heads=2", "model.latent.size=4", "model.latent.width=8"]
     x, y = wave(3)
-    model, many = MetaFunRegressor(path).fit(x / 5, y), np.linspace(-2, 2, 40)[:, None]
+    model = MetaFunRegressor(untrained("gp-stochastic", *TINY, *small)).fit(x / 5, y)
+    many = np.linspace(-2, 2, 40)[:, None]
     whole = model.sample_y(many, n_samples=3, random_state=0)
-    monkeypatch.setattr(metafun.estimators, "MAX_ROWS_AT_ONCE", 16)
+    monkeypatch.setattr(padding, "MAX_ROWS_AT_ONCE", 16)
     np.testing.assert_allclose(model.sample_y(many, n_samples=3, random_state=0), whole, rtol=1e-4, atol=1e-5)
-    assert not np.allclose(whole[:, 0], whole[:, 1]), "each sample is a function of its own"
+    assert not np.allclose(whole[:, 0], whole[:, 1]), "samples are different functions"
 
 
 def test_a_fit_that_fails_changes_nothing(regression, classification):
@@ -212,9 +203,9 @@ def test_a_fit_that_fails_changes_nothing(regression, classification):
     assert classifier.classes_.tolist() == ["cat", "dog", "owl"]
 
 
-def test_parameters_that_are_no_numbers(regression, tmp_path):
-    opened = Checkpoint(regression / "checkpoint.safetensors")
-    model = jax.tree.map(lambda leaf: leaf * np.nan, opened.model())
-    Trained(opened.experiment, model).save(tmp_path / "nan.safetensors")
+def test_parameters_that_are_not_finite_are_refused(regression, tmp_path):
+    trained = open_trained(regression)
+    model = jax.tree.map(lambda leaf: leaf * np.nan, trained.model)
+    Trained(trained.experiment, model).save(tmp_path / "nan.safetensors")
     with pytest.raises(InvalidCheckpoint, match="not finite; train the model again"):
         MetaFunRegressor(tmp_path / "nan.safetensors").fit(*wave())

@@ -220,7 +220,7 @@ def test_a_folder_of_images_becomes_a_classifier_in_three_commands(tmp_path, mon
     said = metafun("predict", "--model", "runs/images", "--context", "known", "--target", "new", "--json")
     answers = json.loads(said.stdout)
     assert answers["file"] == ["2.png", "3.png", "4.png", "caf\udce9.png"] and set(answers) == set(found.names)
-    assert "empty: no image that can be read, and so no class" in said.stderr
+    assert "empty: no readable image, so no class" in said.stderr
     done = metafun("predict", "--model", "runs/images", "--context", "known", "--target", "new", "--out", "odd.csv")
     assert done.exit_code == 0 and b"caf\xe9.png" in (tmp_path / "odd.csv").read_bytes()
     refused = metafun("predict", "--model", "gp-rbf", "--context", "known", "--target", "new", "--json")

@@ -1,8 +1,9 @@
-"""Arrays and files of one's own: meta_fit, save, load and export; metafun fit, predict and export."""
+"""A user's arrays and files: meta_fit, save, load and export; metafun fit, predict and export."""
 
 import csv
 import json
 import pickle
+import shutil
 from pathlib import Path
 
 import jax
@@ -17,7 +18,8 @@ from metafun import MetaFunClassifier, MetaFunRegressor
 from metafun.cli import app
 from metafun.data.csv_columns import read_csv
 from metafun.errors import InvalidCheckpoint, InvalidConfig, InvalidData, InvalidTask
-from metafun.estimators.meta_fit import classification_table
+from metafun.estimators import meta_fit
+from metafun.estimators.meta_fit import classification_data
 
 SMALL = {
     "model.iterations": 2,
@@ -36,7 +38,7 @@ def metafun(*arguments):
 
 
 def lines(count=12, seed=0):
-    """Tasks of different sizes: straight lines far from where networks are at home."""
+    """Tasks of different sizes: straight lines with inputs and outputs far from unit scale."""
     rng = np.random.default_rng(seed)
     inputs = [rng.uniform(0, 1000, (n, 1)) for n in rng.integers(4, 9, count)]
     return [(x, 5e4 + rng.normal() * x[:, 0]) for x in inputs]
@@ -59,7 +61,7 @@ def classifier():
 
 
 @pytest.mark.usefixtures("optimised")
-def test_it_learns_from_tasks_of_different_sizes():
+def test_meta_fit_learns_from_tasks_of_different_sizes():
     wide = {f"model.{part}": 32 for part in ("representation", "pooling.width", "update.width", "decoder.width")}
     settings = {**LINES, **wide, "training.batch": 16, "training.validation_tasks": 100}
     model = MetaFunRegressor().meta_fit(lines(300), steps=600, settings=settings, progress=False)
@@ -67,10 +69,10 @@ def test_it_learns_from_tasks_of_different_sizes():
     for x, y in lines(20, seed=1):
         errors.append(np.abs(clone(model).fit(x[:3], y[:3]).predict(x[3:]) - y[3:]).mean())
         constant.append(np.abs(y[:3].mean() - y[3:]).mean())
-    assert np.mean(errors) < np.mean(constant) / 2, "in the units of y, and on inputs far from 1"
+    assert np.mean(errors) < np.mean(constant) / 2, "in the units of y, with inputs far from unit scale"
 
 
-def test_what_was_learned_goes_where_the_estimator_goes(regressor, classifier):
+def test_the_trained_model_is_kept_by_clone_pickle_and_cross_validation(regressor, classifier):
     x, y = lines()[0]
     copy = clone(regressor)
     assert copy.get_params()["checkpoint"] is regressor.checkpoint
@@ -97,7 +99,7 @@ def test_saved_and_loaded(regressor, classifier, tmp_path):
         MetaFunClassifier.load(path)
 
 
-def test_a_context_that_does_not_fit_its_labels(classifier, tmp_path):
+def test_a_saved_context_that_contradicts_its_labels_is_refused(classifier, tmp_path):
     classifier.fit(*blobs(3, seed=1))
     classifier.classes_ = classifier.classes_[:1]
     classifier.save(tmp_path / "model.safetensors")
@@ -120,23 +122,49 @@ def test_an_exported_program_gives_the_same_numbers(regressor, classifier, tmp_p
     np.testing.assert_allclose(found, classifier.predict_proba(x), atol=1e-5)
 
 
-def test_a_training_that_was_interrupted_goes_on(tmp_path):
-    whole = MetaFunRegressor().meta_fit(lines(), steps=20, settings=LINES, progress=False, folder=tmp_path / "a")
-    again = MetaFunRegressor().meta_fit(lines(), steps=20, settings=LINES, progress=False, folder=tmp_path / "a")
-    leaves = zip(*(jax.tree.leaves(model.checkpoint.model) for model in (whole, again)), strict=True)
-    assert all(np.array_equal(a, b) for a, b in leaves)
-    assert MetaFunRegressor(tmp_path / "a").fit(*lines()[0]).predict([[3.0]]).shape == (1,), (
-        "the folder is a checkpoint"
-    )
+def test_an_interrupted_training_resumes(regressor, tmp_path, monkeypatch):
+    watched = meta_fit.watched
+
+    def interrupted(*arguments):
+        for chunk, metrics in enumerate(watched(*arguments)):
+            yield metrics
+            if chunk == 3:
+                raise KeyboardInterrupt
+
+    options = {"steps": 20, "settings": LINES, "progress": False, "folder": tmp_path / "a"}
+    monkeypatch.setattr(meta_fit, "watched", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        MetaFunRegressor().meta_fit(lines(), **options)
+    monkeypatch.undo()
+    resumed = MetaFunRegressor().meta_fit(lines(), **options)
+    steps = [json.loads(line)["step"] for line in (tmp_path / "a" / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert steps == list(range(2, 21, 2))
+    leaves = zip(*(jax.tree.leaves(model.checkpoint.model) for model in (regressor, resumed)), strict=True)
+    assert all(np.array_equal(a, b) for a, b in leaves), "as without an interruption"
+    assert MetaFunRegressor(tmp_path / "a").fit(*lines()[0]).predict([[3.0]]).shape == (1,), "a folder is a checkpoint"
     with pytest.raises(InvalidData, match="holds a training on other arrays or with other settings"):
-        MetaFunRegressor().meta_fit(lines(seed=1), steps=20, settings=LINES, progress=False, folder=tmp_path / "a")
+        MetaFunRegressor().meta_fit(lines(seed=1), **options)
+
+
+def test_files_and_pickles_of_version_0_1_still_load():
+    """The files were written by `save` when metafun.estimators was one module."""
+    folder = Path(__file__).parent / "saved_by_0_1"
+    mean, std = MetaFunRegressor.load(folder / "regressor.safetensors").predict([[100.0], [900.0]], return_std=True)
+    np.testing.assert_allclose(mean, [50048.613, 49989.0126], rtol=1e-6)
+    np.testing.assert_allclose(std, [425.290, 411.865], rtol=1e-4)
+    classifier = MetaFunClassifier.load(folder / "classifier.safetensors")
+    assert classifier.classes_.tolist() == ["kind 0", "kind 1", "kind 2"]
+    expected = [[0.049071, 0.921308, 0.029621], [0.706471, 0.194237, 0.099293]]
+    np.testing.assert_allclose(classifier.predict_proba(np.eye(5)[:2]), expected, atol=1e-5)
+    for estimator in (MetaFunRegressor, MetaFunClassifier):
+        assert pickle.loads(f"cmetafun.estimators\n{estimator.__name__}\n.".encode()) is estimator
 
 
 @pytest.mark.parametrize(
     ("tasks", "message"),
     [
-        (lines(2), "2 tasks came; learning to learn takes many"),
-        ([*lines(3), (np.ones((3, 2)), np.ones(3))], "as many inputs and outputs"),
+        (lines(2), "got 2 tasks; meta-learning needs many, at least 3"),
+        ([*lines(3), (np.ones((3, 2)), np.ones(3))], "the same number of inputs and outputs"),
         ([*lines(3), (np.ones(3), np.ones(3))], "task 3: Expected 2D array"),
         ([*lines(3), (np.full((3, 1), np.nan), np.ones(3))], "task 3: Input X contains NaN"),
         ([*lines(3), (np.ones((1, 1)), np.ones(1))], "task 3: Found array with 1 sample"),
@@ -144,7 +172,7 @@ def test_a_training_that_was_interrupted_goes_on(tmp_path):
         (None, "tasks must be a list of pairs"),
     ],
 )
-def test_tasks_that_are_none(tasks, message):
+def test_invalid_tasks_are_refused(tasks, message):
     with pytest.raises(ValueError, match=message):
         MetaFunRegressor().meta_fit(tasks)
 
@@ -152,18 +180,18 @@ def test_tasks_that_are_none(tasks, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda x, y: (x[:12], y[:12]), "y has 2 classes; learning to tell classes apart takes many"),
+        (lambda x, y: (x[:12], y[:12]), "y has 2 classes; meta-learning needs many, at least 4"),
         (lambda x, y: (x[:-5], y[:-5]), "class 'kind 7' has one row"),
         (lambda x, y: (np.where(x > 0, x, np.inf), y), "contains infinity"),
         (lambda x, y: (x, np.linspace(0, 1, len(x))), "continuous"),
     ],
 )
-def test_classes_that_are_none(change, message):
+def test_invalid_classes_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
         MetaFunClassifier().meta_fit(*change(*blobs()))
 
 
-def test_a_name_that_is_almost_right():
+def test_a_mistyped_checkpoint_name_gets_a_suggestion():
     with pytest.raises(InvalidCheckpoint, match="no checkpoint of that name is shipped; did you mean 'sinusoid'"):
         MetaFunRegressor("sinusiod").fit(*lines()[0])
 
@@ -180,49 +208,52 @@ def settings(values):
     return [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
 
 
-def test_tasks_in_a_file_become_predictions_in_a_file(tmp_path):
-    tasks, model, out = lines(), tmp_path / "lines.safetensors", tmp_path / "predictions.csv"
-    rows = [(f"s{i}", x, y) for i, task in enumerate(tasks) for x, y in zip(task[0][:, 0], task[1], strict=True)]
-    data = write(tmp_path / "tasks.csv", ["sensor", "hour", "heat"], *zip(*rows, strict=True))
-    done = metafun("fit", data, "--target", "heat", "--task", "sensor", "--out", model, "--steps", 20, *settings(LINES))
-    assert done.exit_code == 0, done.output
-    assert "held-out tasks" in done.stderr
-
-    x, y = tasks[0]
-    known = write(tmp_path / "known.csv", ["hour", "heat"], x[:, 0], y)
-    asked = write(tmp_path / "asked.csv", ["place", "hour"], ["here", "there"], x[:2, 0])
-    done = metafun("predict", "--model", model, "--context", known, "--target", asked, "--out", out)
-    assert done.exit_code == 0, done.output
-    found = read_csv(out)
-    assert found.names == ["place", "hour", "heat", "heat_std"] and found.entries["place"] == ["here", "there"]
-    expected = MetaFunRegressor(model).fit(x, y).predict(x[:2], return_std=True)
-    np.testing.assert_allclose(found.numbers(["heat", "heat_std"]).T, expected, rtol=1e-6)
-
-    again = metafun("predict", "--model", model, "--context", known, "--target", asked, "--out", out)
-    assert again.exit_code == 2 and "exists already" in again.stderr
-    as_json = metafun("predict", "--model", model, "--context", known, "--target", asked, "--json")
-    np.testing.assert_allclose(json.loads(as_json.stdout)["heat"], expected[0], rtol=1e-6)
-    done = metafun("export", "--model", model, "--context", known, "--out", tmp_path / "program")
-    assert done.exit_code == 0 and (tmp_path / "program").exists()
-    again = metafun("fit", data, "--target", "heat", "--task", "sensor", "--out", model)
-    assert again.exit_code == 2 and "replace it with --overwrite" in again.stderr
-    other = ["--out", model, "--steps", 10, *settings(LINES), "--overwrite"]
-    assert metafun("fit", data, "--target", "heat", "--task", "sensor", *other).exit_code == 0, "with other settings"
-
-
 @pytest.fixture(scope="module")
 def planes(tmp_path_factory):
-    """A model of z = a x + b y for each task, with columns that have names."""
+    """A file of tasks z = a x + b y with named columns, and the model that `metafun fit` trained on it."""
     folder, rng = tmp_path_factory.mktemp("planes"), np.random.default_rng(0)
     rows = [(f"t{i}", *point) for i in range(12) for point in rng.normal(size=(6, 3))]
-    data = write(folder / "planes.csv", ["task", "x", "y", "z"], *zip(*rows, strict=True))
-    model = folder / "planes.safetensors"
+    data, model = folder / "planes.csv", folder / "planes.safetensors"
+    write(data, ["task", "x", "y", "z"], *zip(*rows, strict=True))
     done = metafun("fit", data, "--target", "z", "--task", "task", "--out", model, "--steps", 20, *settings(LINES))
     assert done.exit_code == 0, done.output
+    assert "held-out tasks" in done.stderr
     return model
 
 
-def test_columns_are_those_the_model_learned_from(planes, tmp_path):
+def test_tasks_in_a_file_become_predictions_in_a_file(planes, tmp_path):
+    (x, y, z), out = np.random.default_rng(1).normal(size=(3, 5)), tmp_path / "predictions.csv"
+    known = write(tmp_path / "known.csv", ["x", "y", "z"], x, y, z)
+    asked = write(tmp_path / "asked.csv", ["place", "x", "y"], ["here", "there"], x[:2], y[:2])
+    options = ["--model", planes, "--context", known]
+    done = metafun("predict", *options, "--target", asked, "--out", out)
+    assert done.exit_code == 0, done.output
+    found = read_csv(out)
+    assert found.names == ["place", "x", "y", "z", "z_std"] and found.entries["place"] == ["here", "there"]
+    expected = MetaFunRegressor(planes).fit(np.c_[x, y], z).predict(np.c_[x, y][:2], return_std=True)
+    np.testing.assert_allclose(found.numbers(["z", "z_std"]).T, expected, rtol=1e-6)
+
+    again = metafun("predict", *options, "--target", asked, "--out", out)
+    assert again.exit_code == 2 and "exists already" in again.stderr
+    as_json = metafun("predict", *options, "--target", asked, "--json")
+    np.testing.assert_allclose(json.loads(as_json.stdout)["z"], expected[0], rtol=1e-6)
+    done = metafun("export", *options, "--out", tmp_path / "program")
+    assert done.exit_code == 0 and (tmp_path / "program").exists()
+
+
+def test_a_model_is_replaced_with_overwrite_only(planes, tmp_path):
+    shutil.copytree(planes.parent, tmp_path, dirs_exist_ok=True)
+    before = planes.read_bytes()
+    command = ["fit", tmp_path / planes.with_suffix(".csv").name, "--target", "z", "--task", "task"]
+    command += ["--out", tmp_path / planes.name, "--steps", 10, *settings(LINES)]
+    refused = metafun(*command)
+    assert refused.exit_code == 2 and "replace it with --overwrite" in refused.stderr
+    assert (tmp_path / planes.name).read_bytes() == before
+    assert metafun(*command, "--overwrite").exit_code == 0, "with other settings"
+    assert (tmp_path / planes.name).read_bytes() != before
+
+
+def test_columns_are_matched_by_the_names_in_training(planes, tmp_path):
     x, y, z = np.random.default_rng(1).normal(size=(3, 5))
     asked = write(tmp_path / "asked.csv", ["y", "x", "z"], y, x, z)
     answers = []
@@ -233,7 +264,7 @@ def test_columns_are_those_the_model_learned_from(planes, tmp_path):
         done = metafun("predict", "--model", planes, "--context", known, "--target", asked, "--json")
         assert done.exit_code == 0, done.output
         answers.append(json.loads(done.stdout)["z (predicted)"])
-    assert answers[0] == answers[1] == answers[2], "whatever their order, and whatever else is there"
+    assert answers[0] == answers[1] == answers[2], "in any order, with any other columns"
     lacking = write(tmp_path / "lacking.csv", ["x", "z"], x, z)
     refused = metafun("predict", "--model", planes, "--context", lacking, "--target", asked, "--json")
     assert refused.exit_code == 2 and "has no column 'y'" in refused.stderr
@@ -242,7 +273,7 @@ def test_columns_are_those_the_model_learned_from(planes, tmp_path):
     assert refused.exit_code == 2 and "name the labels with --label" in refused.stderr
 
 
-def test_nothing_of_the_target_file_is_lost(planes, tmp_path):
+def test_all_columns_of_the_target_file_are_kept(planes, tmp_path):
     x, y, z = np.random.default_rng(1).normal(size=(3, 5))
     known = write(tmp_path / "known.csv", ["x", "y", "z"], x, y, z)
     done = metafun("predict", "--model", planes, "--context", known, "--target", known, "--out", tmp_path / "out.csv")
@@ -256,19 +287,19 @@ def test_nothing_of_the_target_file_is_lost(planes, tmp_path):
     assert refused.exit_code == 2 and "there is no folder" in refused.stderr
 
 
-def test_warnings_are_lines_too(tmp_path):
+def test_warnings_are_printed_in_a_line_each(tmp_path):
     known = write(tmp_path / "known.csv", ["x", "y"], [0.0, 70.0], [300.0, 301.0])
     done = metafun("predict", "--model", "gp-rbf", "--context", known, "--target", known, "--json")
     assert done.exit_code == 0 and "warning: " in done.stderr and "scale X" in done.stderr and "scale y" in done.stderr
 
 
-def test_of_few_classes_the_held_out_ones_are_enough():
-    table = classification_table(*blobs(10))
+def test_a_larger_share_of_few_classes_is_held_out():
+    table = classification_data(*blobs(10)).table
     assert len(table.split("val")) == 3 and len(table.split("train")) == 7
-    assert len(classification_table(*blobs(100)).split("val")) == 20
+    assert len(classification_data(*blobs(100)).table.split("val")) == 20
 
 
-def test_numbers_that_are_too_large():
+def test_numbers_that_are_too_large_are_refused():
     with pytest.raises(InvalidTask, match="too large to compute with; scale them"):
         MetaFunRegressor().meta_fit([(1e35 * x, y) for x, y in lines()])
     with pytest.raises(InvalidTask, match="too large to compute with; scale them"):
@@ -307,7 +338,7 @@ def test_classes_in_a_file_become_probabilities_in_a_file(tmp_path):
         ("x,z\n1,2\n", "has no column 'y'"),
     ],
 )
-def test_files_that_cannot_be_read(tmp_path, text, message):
+def test_invalid_csv_files_are_refused(tmp_path, text, message):
     path = tmp_path / "rows.csv"
     path.write_text(text, "utf-8")
     with pytest.raises(InvalidData, match=message):
@@ -317,7 +348,7 @@ def test_files_that_cannot_be_read(tmp_path, text, message):
     assert not list(tmp_path.glob("model*"))
 
 
-def test_targets_that_are_no_classes(tmp_path):
+def test_targets_that_are_not_classes_are_refused(tmp_path):
     path = write(tmp_path / "rows.csv", ["x", "y"], range(20), np.linspace(0, 1, 20))
     refused = metafun("fit", path, "--target", "y", "--out", tmp_path / "model.safetensors")
     assert refused.exit_code == 2 and "--task COLUMN" in refused.stderr
@@ -326,6 +357,6 @@ def test_targets_that_are_no_classes(tmp_path):
     assert metafun("fit", binary, "--target", "y", "--out", tmp_path / "m.safetensors").exit_code == 2
 
 
-def test_a_setting_that_is_none():
+def test_an_unknown_setting_is_refused():
     with pytest.raises(InvalidConfig, match=r"unknown key 'model\.iteration'"):
         MetaFunRegressor().meta_fit(lines(), settings={"model.iteration": 3})

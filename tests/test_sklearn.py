@@ -1,4 +1,4 @@
-"""scikit-learn's own checks of estimators, all of them, with the models of any table."""
+"""All of scikit-learn's estimator checks, with the models for any table."""
 
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -9,5 +9,5 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarn
 
 
 @parametrize_with_checks([MetaFunRegressor(), MetaFunClassifier()])
-def test_scikit_learns_own_checks(estimator, check):
+def test_scikit_learn_check(estimator, check):
     check(estimator)
