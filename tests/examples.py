@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metafun.config import MetaFunConfig, load_config
+from metafun.config import Experiment, MetaFunConfig, load_config
 from metafun.config.baselines import LEOConfig, LogisticConfig, MAMLConfig, MatchingConfig, PrototypesConfig
 from metafun.config.embedding import ColumnsConfig, ConvNetConfig
 from metafun.config.losses import CrossEntropyConfig, GaussianConfig
@@ -214,7 +214,7 @@ def quick() -> dict[str, str]:
 
 def untrained(preset: str, *settings: str) -> Trained:
     """A model with random parameters, none of them zero."""
-    config = load_config(preset, list(settings))
-    arrays, rest = eqx.partition(config.build_model(jax.random.key(0)), eqx.is_array)
+    experiment = Experiment(load_config(preset, list(settings)))
+    arrays, rest = eqx.partition(experiment.build_model(jax.random.key(0)), eqx.is_array)
     arrays = jax.tree.map(lambda a: a + 0.3 * jnp.cos(1 + jnp.arange(a.size).reshape(a.shape)), arrays)
-    return Trained(config, eqx.combine(arrays, rest))
+    return Trained(experiment, eqx.combine(arrays, rest))

@@ -11,6 +11,7 @@ import pytest
 from sklearn.utils import get_tags
 from typer.testing import CliRunner
 
+import examples
 from metafun import MetaFunClassifier, MetaFunRegressor, load_config
 from metafun.cli import app
 from metafun.config import resolve
@@ -31,11 +32,7 @@ def metafun(*arguments):
 
 
 def untrained(kind: str, *settings: str) -> Trained:
-    """Random parameters that make a difference everywhere."""
-    experiment = resolve(load_config(kind, [*SMALL, *settings]))
-    arrays, rest = eqx.partition(experiment.build_model(jax.random.key(0)), eqx.is_array)
-    arrays = jax.tree.map(lambda a: a + 0.3 * jnp.cos(1 + jnp.arange(a.size).reshape(a.shape)), arrays)
-    return Trained(experiment, eqx.combine(arrays, rest))
+    return examples.untrained(kind, *SMALL, *settings)
 
 
 def table(kind: str, columns=4, n=12, m=7):
