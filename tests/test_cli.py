@@ -2,11 +2,14 @@
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tomllib
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from examples import TINY
@@ -14,9 +17,19 @@ from metafun import __version__
 from metafun.cli import app
 from metafun.config import load_config
 from metafun.files import LOCK
+from metafun.plots import FILES
 from metafun.training.run import Run
 
 SETTINGS = [part for setting in TINY for part in ("--set", setting)]
+
+
+def _commands(group, above=()):
+    """The path of every command, ("data", "import") for one."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, (*above, name))
+        else:
+            yield (*above, name)
 
 
 def metafun(*arguments):
@@ -42,7 +55,7 @@ def trained(tmp_path_factory):
 def test_training_without_validation_ends_well(tmp_path):
     result = metafun("train", "sinusoid", *SETTINGS, "--set", "training.validate_every=0", "--out", tmp_path / "run")
     assert result.exit_code == 0 and "best validation error" not in result.stderr, result.output
-    assert "meet at a --coordinator" in fails("train", "sinusoid", "--processes", 2, "--out", tmp_path / "other")
+    assert "need a --coordinator" in fails("train", "sinusoid", "--processes", 2, "--out", tmp_path / "other")
 
 
 def test_demo_does_everything(tmp_path):
@@ -77,12 +90,17 @@ def test_evaluation_of_best_and_last_differ_only_in_the_parameters(trained):
     assert best["config"] == last["config"]
 
 
-def test_plot_draws_two_figures(trained):
-    result = metafun("plot", trained)
+def test_plot_draws_two_figures_and_overwrite_removes_every_figure(trained, tmp_path):
+    run = shutil.copytree(trained, tmp_path / "run")
+    result = metafun("plot", run)
     assert result.exit_code == 0, result.output
     for path in result.stdout.split():
         with open(path, "rb") as figure:
             assert figure.read(4) == b"\x89PNG"
+    for name in (*FILES, "mine.png"):
+        (run / name).touch()
+    assert metafun("train", "sinusoid", "--out", run, "--overwrite", *SETTINGS).exit_code == 0
+    assert [path.name for path in run.glob("*.png")] == ["mine.png"], "only figures of the run"
 
 
 def test_several_runs_are_drawn_side_by_side(trained, tmp_path):
@@ -96,7 +114,7 @@ def test_several_runs_are_drawn_side_by_side(trained, tmp_path):
     assert result.exit_code == 0 and figure.read_bytes()[:4] == b"\x89PNG"
     assert "a figure is a .png" in fails("plot", trained, tmp_path / "maml", "--out", tmp_path / "both.txt")
     assert "there is no folder" in fails("plot", trained, tmp_path / "maml", "--out", tmp_path / "no" / "both.png")
-    assert "names of their own" in fails("plot", trained, trained, "--out", figure)
+    assert "must have different folder names" in fails("plot", trained, trained, "--out", figure)
 
 
 def test_info_names_versions_and_devices():
@@ -105,11 +123,22 @@ def test_info_names_versions_and_devices():
     assert "jax" in metafun("info").stdout
 
 
-@pytest.mark.parametrize("command", [[], ["demo"], ["train"], ["evaluate"], ["plot"], ["info"]], ids=" ".join)
+COMMANDS = sorted(path for path in _commands(typer.main.get_command(app)) if path != ("info",))
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_every_command_explains_itself(command):
+    """Its help has a summary, an example of the command itself, and a sentence for every option."""
+    group = typer.main.get_command(app)
+    for name in command:
+        group = group.commands[name]
     result = metafun(*command, "--help")
     assert result.exit_code == 0
-    assert command in ([], ["info"]) or f"metafun {command[0]} " in result.stdout
+    assert f"metafun {' '.join(command)}" in result.stdout.split("Example", 1)[1]
+    options = [p for p in group.params if not getattr(p, "hidden", False)]
+    assert all(p.help for p in options), [p.name for p in options if not p.help]
+    shown = set(re.findall(r"--[a-z-]+", result.stdout))
+    assert {name for p in options for name in p.opts if name.startswith("--")} <= shown
 
 
 def test_mistakes_are_answered_in_one_line(trained, tmp_path):
@@ -134,7 +163,7 @@ def test_mistakes_are_answered_in_one_line(trained, tmp_path):
 
 def test_options_that_contradict_each_other_are_refused(tmp_path):
     assert "contradict" in fails("train", "sinusoid", "--resume", "--overwrite", "--out", tmp_path / "run")
-    assert "say the same thing" in fails("train", "sinusoid", "--seeds", 2, "--set", "training.seeds=[7]")
+    assert "set the same thing" in fails("train", "sinusoid", "--seeds", 2, "--set", "training.seeds=[7]")
 
 
 def test_brackets_in_a_path_are_only_brackets(tmp_path):

@@ -4,5 +4,3 @@ from .leo import LEO
 from .logistic import LogisticRegression
 from .maml import MAML
 from .metric import Matching, Prototypes
-
-__all__ = ["LEO", "MAML", "LogisticRegression", "Matching", "Prototypes"]

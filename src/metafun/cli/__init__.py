@@ -13,18 +13,6 @@ from .console import app
 app.add_typer(data.app, name="data")
 app.add_typer(bench.app, name="bench")
 
-__all__ = [
-    "app",
-    "bench",
-    "data",
-    "demos",
-    "experiments",
-    "fitting",
-    "main",
-    "reproduce",
-    "search",
-]
-
 
 def main() -> None:
     """The entry point of the `metafun` command."""

@@ -5,22 +5,3 @@ from .experiment import Experiment, parse_config, resolve
 from .load import describe_preset, load_config, parse_setting, parse_toml, presets, with_changes
 from .model import MetaFunConfig
 from .space import Space, load_space, spaces
-
-__all__ = [
-    "Config",
-    "EvaluationConfig",
-    "Experiment",
-    "MetaFunConfig",
-    "Space",
-    "TrainingConfig",
-    "describe_preset",
-    "load_config",
-    "load_space",
-    "parse_config",
-    "parse_setting",
-    "parse_toml",
-    "presets",
-    "resolve",
-    "spaces",
-    "with_changes",
-]

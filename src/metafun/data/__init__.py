@@ -2,5 +2,3 @@
 
 from .catalog import absolute, is_path, open_table
 from .table import SPLITS, Table
-
-__all__ = ["SPLITS", "Table", "absolute", "is_path", "open_table"]

@@ -3,5 +3,3 @@
 from .base import Embedded, Embedding
 from .columns import ColumnEmbedding
 from .convolutional import ConvNet
-
-__all__ = ["ColumnEmbedding", "ConvNet", "Embedded", "Embedding"]

@@ -7,8 +7,6 @@ if TYPE_CHECKING:
     from .classifier import MetaFunClassifier
     from .regressor import MetaFunRegressor
 
-__all__ = ["MetaFunClassifier", "MetaFunRegressor"]
-
 # Imported on first use: commands that only open a model must not wait for scikit-learn.
 _HOMES = {"MetaFunClassifier": "classifier", "MetaFunRegressor": "regressor"}
 

@@ -4,5 +4,3 @@ from .learner import Learner
 from .metafun import FunctionalRepresentation, MetaFun
 from .stochastic import StochasticMetaFun
 from .task import Points, Task, stack
-
-__all__ = ["FunctionalRepresentation", "Learner", "MetaFun", "Points", "StochasticMetaFun", "Task", "stack"]

@@ -2,5 +2,3 @@
 
 from .items import ITEMS, Address, Cell, Item, Job, load_item, plan
 from .results import Measured, Results
-
-__all__ = ["ITEMS", "Address", "Cell", "Item", "Job", "Measured", "Results", "load_item", "plan"]

@@ -6,17 +6,3 @@ from .collected import Collected, CollectedTasks
 from .curves import Curves, CurveTasks
 from .episodes import Episodes, EpisodeTasks
 from .sinusoid import Sinusoid, SinusoidTasks
-
-__all__ = [
-    "Collected",
-    "CollectedTasks",
-    "CurveTasks",
-    "Curves",
-    "EpisodeTasks",
-    "Episodes",
-    "Sinusoid",
-    "SinusoidTasks",
-    "TableTasks",
-    "TaskDistribution",
-    "TaskSource",
-]

@@ -1,5 +1,3 @@
 """A prior over small tables, on which models of any table are trained."""
 
 from .tables import LabelTables, NumberTables, Tables
-
-__all__ = ["LabelTables", "NumberTables", "Tables"]

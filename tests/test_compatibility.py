@@ -1,0 +1,43 @@
+"""What the version before wrote can still be read: a run folder, its results, settings under their old names."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from metafun import MetaFunRegressor, Run
+from metafun.cli import app
+
+# `metafun train sinusoid --seeds 2 --vary training.learning_rate=[1e-3,3e-3]` in small, then `metafun evaluate`.
+OLD_RUN = Path(__file__).parent / "golden" / "old-run"
+
+
+@pytest.fixture
+def old_run(tmp_path):
+    return Path(shutil.copytree(OLD_RUN, tmp_path / "old-run"))
+
+
+def test_an_old_run_folder_evaluates_to_the_same_numbers(old_run):
+    recorded = json.loads((OLD_RUN / "evaluation.json").read_text("utf-8"))
+    done = CliRunner().invoke(app, ["evaluate", str(old_run), "--json"])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    for name, metric in recorded["metrics"].items():
+        np.testing.assert_allclose(found["metrics"][name]["seeds"], metric["seeds"], rtol=1e-4)
+    for key in ("config", "steps", "best_step", "trained_on", "tested_on", "parameters"):
+        assert found[key] == recorded[key]
+
+
+def test_an_old_run_is_finished_and_resumes_as_such(old_run):
+    run = Run(old_run)
+    assert run.record.step == 40 and run.variant.training.learning_rate == 3e-3
+    assert list(run.train()) == [], "it is at its end"
+    assert [entry["step"] for entry in run.metrics()] == [10, 20, 30, 40]
+
+
+def test_an_old_run_is_a_checkpoint_of_an_estimator(old_run):
+    x = np.linspace(-4, 4, 5)[:, None]
+    assert MetaFunRegressor(old_run).fit(x, np.sin(x[:, 0])).predict(x).shape == (5,)
