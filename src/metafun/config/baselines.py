@@ -22,13 +22,13 @@ class MAMLConfig:
     Args:
         width: number of units in each hidden layer.
         layers: number of hidden layers.
-        activation: φ.
+        activation: activation function of the hidden layers.
         steps: gradient steps in training.
         test_steps: gradient steps otherwise.
         rate: step size.
         learn_rates: whether each parameter has a trainable step size that starts at `rate`.
         first_order: whether training treats the gradients of the steps as constants.
-        loss: ℓ, which also decides between regression and classification.
+        loss: the loss of a prediction; it also decides between regression and classification.
     """
 
     kind: Literal["maml"] = "maml"
@@ -74,10 +74,10 @@ class MetricConfig(ClassifierConfig):
     Args:
         width: number of units in each layer of the embedding.
         layers: number of layers of the embedding, the last one linear; with 0, inputs themselves are compared.
-        activation: φ.
+        activation: activation function of the hidden layers.
         cosine: whether similarity is the cosine instead of the negative squared distance.
         temperature: initial temperature of the softmax; cosines, which lie within ±1, need a small one.
-        loss: the cross-entropy.
+        loss: the loss of a prediction.
     """
 
     width: Count = 640
@@ -125,9 +125,9 @@ class LogisticConfig(ClassifierConfig):
     """Logistic regression on the context.
 
     Args:
-        c: initial C, which is trained; the larger, the weaker the penalty on the weights.
+        c: initial inverse strength C of the penalty on the weights, which is trained.
         steps: steps of gradient descent.
-        loss: the cross-entropy.
+        loss: the loss of a prediction.
     """
 
     kind: Literal["logistic"] = "logistic"
@@ -154,7 +154,7 @@ class LEOConfig(ClassifierConfig):
         encoder_penalty: γ, weight of the squared distance between the encoded z and the adapted one.
         l2: weight of the penalty on squared weights.
         orthogonality: weight of the penalty that makes the rows of the decoder orthogonal.
-        loss: the cross-entropy.
+        loss: the loss of a prediction.
     """
 
     kind: Literal["leo"] = "leo"

@@ -12,29 +12,31 @@ from ..model.learner import Learner
 from ..model.metafun import MetaFun
 from ..model.regularisers import regularisers
 from ..schema import Between
-from ..values import Activation, Count, NonNegative, Real
+from .decoders import (
+    ConditionedConfig,
+    GlobalLatentConfig,
+    IdentityConfig,
+    LogitsConfig,
+    NoLatentConfig,
+    PredictorWeightsConfig,
+    SoftmaxWeightsConfig,
+)
 from .losses import CrossEntropyConfig, GaussianConfig, SquaredErrorConfig
 from .parts import (
     AttentionConfig,
     ClasswiseUpdateConfig,
-    ConditionedConfig,
     ConstantConfig,
     DeepKernelConfig,
-    GlobalLatentConfig,
     GradientUpdateConfig,
-    IdentityConfig,
-    LogitsConfig,
     MeanConfig,
     MLPUpdateConfig,
-    NoLatentConfig,
     ParametricConfig,
     PartConfig,
-    PredictorWeightsConfig,
     Sizes,
-    SoftmaxWeightsConfig,
     SquaredExponentialConfig,
     ZeroConfig,
 )
+from ..values import Activation, Count, NonNegative, Real
 
 
 @dataclass(frozen=True)
@@ -42,20 +44,20 @@ class MetaFunConfig:
     """MetaFun; the defaults are the paper's Table 6.
 
     Args:
-        iterations: T; with 0, r is r⁽⁰⁾, and only a latent depends on the context.
-        representation: dim(r); in classification, of each class.
-        step_size: initial α.
-        activation: φ of all networks.
+        iterations: number of updates T; with 0, only a latent depends on the context.
+        representation: length of r(x); in classification, for each class.
+        step_size: initial step size α of an update, trainable.
+        activation: activation function of all networks.
         per_iteration: whether each iteration has its own update and pooling.
         context_weight: weight of the mean loss of the context points.
         target_weight: weight of the mean loss of the target points.
         l2: weight of the penalty on squared weights.
         orthogonality: weight of the penalty that makes the rows of the decoder 'softmax-weights' orthogonal.
-        loss: ℓ, which also decides between regression and classification.
-        initial: r⁽⁰⁾.
-        pooling: how local updates spread to other inputs.
-        update: the local update u.
-        decoder: from r(x) to a prediction.
+        loss: the loss of a prediction; it also decides between regression and classification.
+        initial: the representation before any update, r⁽⁰⁾.
+        pooling: the functional pooling, which spreads local updates to other inputs.
+        update: the local update u of each context point.
+        decoder: the map from r(x) to a prediction.
         latent: a random variable beside r, to draw functions.
     """
 

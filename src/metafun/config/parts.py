@@ -1,7 +1,5 @@
-"""The parts of a model: initial representation, pooling, update, decoder and latent, one dataclass for each kind."""
+"""The parts of an encoder: initial representation, pooling and update, one dataclass for each kind."""
 
-import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -9,15 +7,11 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 from ..errors import InvalidConfig
-from ..model.decoders import Conditioned, Decoder, Identity, Logits, PredictorWeights, SoftmaxWeights
 from ..model.initial import Constant, Initial, Parametric, Zero
-from ..model.learner import Learner
-from ..model.metafun import MetaFun
 from ..model.nn import MLP
 from ..model.pooling import Attention, DeepKernel, Mean, Pooling, SquaredExponential
-from ..model.stochastic import Latent, StochasticMetaFun
 from ..model.updates import ClasswiseUpdate, GradientUpdate, MLPUpdate, Update
-from ..values import Count, Depth, Part, Positive, Share, Size
+from ..values import Count, Depth, Part, Positive, Size
 
 
 @dataclass(frozen=True)
@@ -153,8 +147,8 @@ class KernelConfig(PartConfig):
     """A squared-exponential kernel with trainable σ and ℓ.
 
     Args:
-        scale: initial σ.
-        lengthscale: initial ℓ.
+        scale: initial scale σ of the kernel.
+        lengthscale: initial lengthscale ℓ of the kernel.
     """
 
     scale: Positive = 1.0
@@ -234,152 +228,3 @@ class GradientUpdateConfig(PartConfig):
 
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Update:
         return GradientUpdate(sizes.dr)
-
-
-@dataclass(frozen=True)
-class DecoderConfig(PartConfig):
-    """A decoder; `orthogonalisable` says whether it has the matrix that model.orthogonality is a penalty on."""
-
-    orthogonalisable: ClassVar[bool] = False
-
-
-@dataclass(frozen=True)
-class PredictorConfig(DecoderConfig, MLPConfig):
-    """A decoder with a predictor f, an MLP of x.
-
-    Args:
-        width: number of units in each hidden layer.
-        layers: number of layers of f, the last one linear.
-    """
-
-    problem = "regression"
-
-    def sizes_of_predictor(self, sizes: Sizes) -> list[int]:
-        return [sizes.dx, *[self.width] * (self.layers - 1), 2 * sizes.dy]
-
-
-@dataclass(frozen=True)
-class PredictorWeightsConfig(PredictorConfig):
-    """f(x) = MLP(x; w), with weights w = MLP(r(x)) from a network of `layers` hidden layers."""
-
-    kind: Literal["predictor-weights"] = "predictor-weights"
-
-    def build(self, sizes: Sizes, key: PRNGKeyArray) -> Decoder:
-        hidden = [sizes.dr, *[self.width] * self.layers]
-        return PredictorWeights(hidden, self.sizes_of_predictor(sizes), sizes.activation, key=key)
-
-
-@dataclass(frozen=True)
-class ConditionedConfig(PredictorConfig):
-    """f(x) = MLP([r(x), x]), r(x) fed to every layer.
-
-    Args:
-        share: share of r's entries, from the first on, that f sees.
-    """
-
-    kind: Literal["conditioned"] = "conditioned"
-    share: Share = 1.0
-
-    def build(self, sizes: Sizes, key: PRNGKeyArray) -> Decoder:
-        return Conditioned(int(self.share * sizes.dr), self.sizes_of_predictor(sizes), sizes.activation, key=key)
-
-
-@dataclass(frozen=True)
-class IdentityConfig(DecoderConfig):
-    """f(x) = r(x), for functional gradient descent.
-
-    The entries of r(x) are the mean and the s that the standard deviation is computed from.
-    """
-
-    kind: Literal["identity"] = "identity"
-
-    problem = "regression"
-
-    def build(self, sizes: Sizes, key: PRNGKeyArray) -> Decoder:
-        _expect_representation("identity", "r itself, (μ, s)", 2 * sizes.dy, sizes)
-        return Identity()
-
-
-@dataclass(frozen=True)
-class SoftmaxWeightsConfig(DecoderConfig):
-    """Weights of a softmax drawn from r, LEO's decoder.
-
-    Args:
-        dropout: rate of the dropout on x in training.
-        bias: whether the softmax has a bias; needed for features without a common direction.
-    """
-
-    kind: Literal["softmax-weights"] = "softmax-weights"
-    dropout: Part = 0.0
-    bias: bool = False
-
-    problem = "classification"
-    orthogonalisable = True
-
-    def build(self, sizes: Sizes, key: PRNGKeyArray) -> Decoder:
-        return SoftmaxWeights(sizes.mlp(sizes.dr, 0, 0, 2 * (sizes.dx + self.bias), key), self.dropout, self.bias)
-
-
-@dataclass(frozen=True)
-class LogitsConfig(DecoderConfig):
-    """The logit of a class is r itself, for functional gradient descent."""
-
-    kind: Literal["logits"] = "logits"
-
-    problem = "classification"
-
-    def build(self, sizes: Sizes, key: PRNGKeyArray) -> Decoder:
-        _expect_representation("logits", "rᵏ itself, a scalar for each class", 1, sizes)
-        return Logits()
-
-
-# MetaFun with a decoder for representations of the given sizes.
-BuildMetaFun = Callable[[Sizes, PRNGKeyArray], MetaFun]
-
-
-@dataclass(frozen=True)
-class NoLatentConfig(PartConfig):
-    """A deterministic representation."""
-
-    kind: Literal["none"] = "none"
-
-    def build(self, metafun: BuildMetaFun, sizes: Sizes, key: PRNGKeyArray) -> Learner:
-        return metafun(sizes, key)
-
-
-@dataclass(frozen=True)
-class GlobalLatentConfig(PartConfig):
-    """A latent z for the whole function, to draw functions.
-
-    Args:
-        size: length of z.
-        width: number of units in each hidden layer.
-        layers: number of hidden layers for each point; two more follow the mean over points.
-        samples: number of draws of z that a prediction mixes.
-    """
-
-    kind: Literal["global"] = "global"
-    size: Count = 64
-    width: Count = 128
-    layers: Depth = 3
-    samples: Count = 50
-
-    problem = "regression"
-
-    def build(self, metafun: BuildMetaFun, sizes: Sizes, key: PRNGKeyArray) -> Learner:
-        key_metafun, key_latent = jax.random.split(key)
-        key_each, key_pooled = jax.random.split(key_latent)
-        latent = Latent(
-            each=sizes.mlp(sizes.dx + sizes.dy + sizes.dr, self.width, self.layers, self.width, key_each),
-            pooled=sizes.mlp(self.width, self.width, 2, 2 * self.size, key_pooled),
-        )
-        # The decoder sees [z, r(x)].
-        inner = metafun(dataclasses.replace(sizes, dr=self.size + sizes.dr), key_metafun)
-        return StochasticMetaFun(metafun=inner, latent=latent, likelihood=inner.likelihood, samples=self.samples)
-
-
-def _expect_representation(decoder: str, predicts: str, expected: int, sizes: Sizes) -> None:
-    if sizes.dr != expected:
-        raise InvalidConfig(
-            f"decoder '{decoder}' predicts {predicts}: model.representation must be {expected}, not {sizes.dr}."
-        )

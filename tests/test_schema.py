@@ -1,0 +1,142 @@
+"""Renamed settings, whose former names still work with a warning; the documentation of settings."""
+
+import dataclasses
+import warnings
+from dataclasses import dataclass
+from typing import Literal
+
+import pytest
+
+from metafun.config import (
+    Config,
+    baselines,
+    decoders,
+    embedding,
+    load_config,
+    load_space,
+    losses,
+    parse_config,
+    parts,
+    with_changes,
+)
+from metafun.config.baselines import LEOConfig
+from metafun.config.model import MetaFunConfig
+from metafun.errors import InvalidConfig
+from metafun.paper.items import plan
+from metafun.schema import current_name, current_names, field_docs, merge, parse, to_table
+
+renamed = pytest.warns(DeprecationWarning, match=r"model\.stay is now model\.encoder_penalty")
+
+
+@dataclass(frozen=True)
+class Inner:
+    kind: Literal["inner"] = "inner"
+    new: int = 1
+
+    renamed = {"old": "new"}  # noqa: RUF012
+
+
+@dataclass(frozen=True)
+class Other:
+    kind: Literal["other"] = "other"
+    old: int = 1
+
+
+@dataclass(frozen=True)
+class Outer:
+    part: Inner | Other = Inner()
+
+
+def test_a_former_name_is_parsed_with_a_warning():
+    with pytest.warns(DeprecationWarning, match=r"part\.old is now part\.new; please use the new name"):
+        assert parse(Outer, {"part": {"kind": "inner", "old": 5}}) == Outer(Inner(new=5))
+
+
+def test_a_former_name_beside_the_current_one_is_refused():
+    with pytest.raises(InvalidConfig, match=r"part\.old is the former name of part\.new, but both are given; drop"):
+        parse(Outer, {"part": {"kind": "inner", "old": 5, "new": 6}})
+
+
+def test_a_name_that_another_kind_still_has_stays():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert current_names(Outer, {"part": {"kind": "other", "old": 5}}) == {"part": {"kind": "other", "old": 5}}
+        assert current_name(Outer, "part.old") == "part.old", "without its kind it may be either"
+        assert parse(Outer, {"part": {"kind": "other", "old": 5}}) == Outer(Other(old=5))
+
+
+def test_a_former_name_replaces_the_value_below_it():
+    with pytest.warns(DeprecationWarning):
+        over = current_names(Outer, {"part": {"kind": "inner", "old": 5}})
+    assert parse(Outer, merge(to_table(Outer()), over)) == Outer(Inner(new=5))
+
+
+def test_the_original_names_are_those_before_renaming():
+    assert to_table(Outer(Inner(new=5)), original_names=True) == {"part": {"kind": "inner", "old": 5}}
+
+
+def test_settings_and_files_may_use_the_former_name(tmp_path):
+    preset = "leo-mini-1shot"
+    expected = load_config(preset, ["model.encoder_penalty=0.5"])
+    with renamed:
+        assert load_config(preset, ["model.stay=0.5"]) == expected
+    with renamed:
+        assert with_changes(load_config(preset), {"model.stay": 0.5}) == expected
+    path = tmp_path / "mine.toml"
+    path.write_text(f'base = "{preset}"\n[model]\nstay = 0.5\n')
+    with renamed:
+        assert load_config(str(path)) == expected
+    with pytest.raises(InvalidConfig, match=r"model\.stay is the former name of model\.encoder_penalty"):
+        load_config(preset, ["model.stay=0.5", "model.encoder_penalty=0.5"])
+
+
+def test_variants_and_search_spaces_may_use_the_former_name(tmp_path):
+    config = load_config("leo-mini-1shot")
+    with renamed:
+        varied = with_changes(config, {"vary": {"model.stay": [0.1, 0.2]}})
+    assert [variant.model.encoder_penalty for variant in varied.variants()] == [0.1, 0.2]
+    path = tmp_path / "space.toml"
+    path.write_text('["model.stay"]\nuniform = [0.1, 0.2]\n["model.kl"]\nuniform = [0.1, 0.2]\nalso = ["model.stay"]\n')
+    with renamed:
+        space = load_space(str(path), config)
+        assert set(space.ranges) == {"model.encoder_penalty", "model.kl"}
+        assert space.configure({"model.kl": 0.15}).model.encoder_penalty == 0.15
+        assert set(load_space(str(path), config, ["model.stay"]).ranges) == {"model.kl"}
+
+
+def test_a_configuration_written_before_the_renaming_is_read():
+    config = load_config("leo-mini-1shot")
+    with renamed:
+        assert parse_config(to_table(config, original_names=True)) == config
+
+
+def test_a_renaming_does_not_forget_measured_results():
+    """results/paper.jsonl has LEO's cells under the key that its configuration had before the renaming."""
+    jobs = plan(["table2"], only="LEO", data={"miniimagenet-center": "miniimagenet_wrn28_center"})
+    assert "3f639c79d98a" in {job.key for job in jobs}
+
+
+def test_every_former_name_leads_to_a_field():
+    names = {field.name for field in dataclasses.fields(LEOConfig)}
+    assert set(LEOConfig.renamed.values()) <= names and not set(LEOConfig.renamed) & names
+    assert current_name(Config, "training.steps") == "training.steps"
+
+
+CONFIGS = [MetaFunConfig] + [
+    value
+    for module in (baselines, decoders, embedding, losses, parts)
+    for value in vars(module).values()
+    if dataclasses.is_dataclass(value) and "kind" in value.__annotations__
+]
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_every_setting_of_a_model_is_documented(config):
+    fields = [field.name for field in dataclasses.fields(config) if field.name != "kind"]
+    assert list(field_docs(config)) == fields
+    assert all(text.endswith(".") and len(text) > 4 for text in field_docs(config).values())
+
+
+def test_the_documentation_of_a_subclass_wins():
+    assert field_docs(parts.MLPUpdateConfig)["layers"] == "number of hidden layers."
+    assert field_docs(decoders.ConditionedConfig)["layers"] == "number of layers of f, the last one linear."
