@@ -17,6 +17,7 @@ ROOT = Path(__file__).parent.parent
 TASKS = 200
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("optimised")
 @pytest.mark.parametrize("name", SHIPPED)
 def test_metrics_are_those_recorded(name):
