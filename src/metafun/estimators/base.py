@@ -186,7 +186,7 @@ def warn_out_of_range(name: str, values: NDArray, bounds: tuple[float, float] | 
     """Warns of values outside the range the model was trained on.
 
     Args:
-        name: the argument of the caller's that holds the values.
+        name: the user's name for the values, X or y.
         values: the array.
         bounds: least and largest value in training; None where any value is accepted.
         remedy: what scales the values; `{}` stands for the bounds.
