@@ -18,6 +18,7 @@ ROOT = Path(__file__).parent.parent
 TASKS = 200
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("optimised")
 @pytest.mark.parametrize("name", SHIPPED)
 def test_metrics_are_those_recorded(name):

@@ -58,12 +58,7 @@ class FewShotEstimator(BaseEstimator):
         return self._fit_context(trained, rows, values)
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Adds rows to the context, or starts one.
-
-        Args:
-            X: inputs of the new rows, [n, dx].
-            y: outputs of the new rows, as for `fit`.
-        """
+        """Adds rows to the context, or starts one; X and y as for `fit`."""
         if not hasattr(self, "X_"):
             return self.fit(X, y)
         trained = self._open_model()
@@ -73,26 +68,21 @@ class FewShotEstimator(BaseEstimator):
         return self._fit_context(trained, np.concatenate([self.X_, rows]), np.concatenate([self.y_, values]))
 
     def save(self, path: str | Path) -> None:
-        """Writes the model and, after `fit`, the context to one safetensors file, which runs no code when loaded.
-
-        Args:
-            path: the file to write.
-        """
-        context = self._saved_context() if hasattr(self, "X_") else None
+        """Writes the model and, after `fit`, the context to one safetensors file, which runs no code when loaded."""
+        columns = list(getattr(self, "feature_names_in_", []))
+        context = SavedContext(self.X_, *self._saved_y(), columns) if hasattr(self, "X_") else None
         save(Path(path), open_trained(self._source), context)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Reads a file written by `save`; the estimator is fitted if the saved one was.
-
-        Args:
-            path: the file to read.
-        """
+        """Reads a file written by `save`; the estimator is fitted if the saved one was."""
         loaded = cls(open_trained(path))
         trained = loaded._open_model()
         try:
             if context := load_context(path, trained):
-                loaded._restore(context)
+                loaded.fit(context.X, loaded._restored_y(context))
+                if context.columns:
+                    loaded.feature_names_in_ = np.array(context.columns, object)
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise InvalidCheckpoint(f"{path} has a damaged context: {error}") from None
         return loaded
@@ -103,9 +93,6 @@ class FewShotEstimator(BaseEstimator):
         `jax.export.deserialize(bytearray(Path(path).read_bytes())).call(x)` runs it for float32 x [m, dx], any m.
         It returns the probabilities [m, k] of a classifier; mean and standard deviation, [m, dy] each, of a
         regressor, or the mean alone where `predicts_std` is False.
-
-        Args:
-            path: the file to write.
         """
         self._ensure_encoded()
         export_program(Path(path), self._predict_traceable, self.n_features_in_)
@@ -129,10 +116,6 @@ class FewShotEstimator(BaseEstimator):
     @property
     def _source(self) -> str | Path | Trained:
         return f"tables-{self.problem}" if self.checkpoint is None else self.checkpoint
-
-    @property
-    def _columns(self) -> list[str]:
-        return list(getattr(self, "feature_names_in_", []))
 
     def _open_model(self) -> Trained:
         trained = open_trained(self._source)
@@ -185,14 +168,12 @@ class FewShotEstimator(BaseEstimator):
         """The prediction at x [m, dx] by operations of JAX alone, for `export`."""
 
     @abstractmethod
-    def _saved_context(self) -> SavedContext:
-        """The context in the form that `save` writes."""
+    def _saved_y(self) -> tuple[NDArray, list[Any]]:
+        """The fields `y` and `labels` of a `SavedContext`."""
 
-    def _restore(self, context: SavedContext) -> None:
-        is_classifier = self.problem == "classification"
-        self.fit(context.X, np.asarray(context.labels)[context.y] if is_classifier else context.y)
-        if context.columns:
-            self.feature_names_in_ = np.array(context.columns, object)
+    @abstractmethod
+    def _restored_y(self, context: SavedContext) -> NDArray:
+        """The y that was fitted."""
 
     def _use(self, trained: Trained) -> Self:
         """Makes `trained` the checkpoint; an existing context is encoded again when it is needed."""
@@ -205,7 +186,7 @@ def warn_out_of_range(name: str, values: NDArray, bounds: tuple[float, float] | 
     """Warns of values outside the range the model was trained on.
 
     Args:
-        name: the argument of the caller's that holds the values.
+        name: the user's name for the values, X or y.
         values: the array.
         bounds: least and largest value in training; None where any value is accepted.
         remedy: what scales the values; `{}` stands for the bounds.

@@ -1,6 +1,6 @@
 """Few-shot classification with the conventions of scikit-learn."""
 
-from typing import ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self, Unpack
 
 import jax
 import numpy as np
@@ -37,21 +37,17 @@ class MetaFunClassifier(ClassifierMixin, FewShotEstimator):
         return self._use(meta_train(lambda seed: classification_data(X, y, seed), **options))
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
-        """Adds rows to the context, or starts one.
+        """Adds rows to the context, or starts one; new classes may appear at any time.
 
         Args:
             X: inputs of the new rows, [n, dx].
-            y: labels of the new rows, [n]; new classes may appear at any time.
-            classes: ignored; scikit-learn passes it to classifiers that need all classes in advance.
+            y: labels of the new rows, [n].
+            classes: ignored; other classifiers of scikit-learn need all classes in advance.
         """
         return super().partial_fit(X, y)
 
     def predict_proba(self, X: ArrayLike) -> NDArray:
-        """Class probabilities, [m, k], in the order of `classes_`.
-
-        Args:
-            X: inputs, [m, dx].
-        """
+        """Class probabilities [m, k] of the rows X [m, dx], in the order of `classes_`."""
         chunks = [
             np.asarray(self.trained_.probabilities(self.representation_, x))[:n, : len(self.classes_)]
             for x, n in self._chunks(X)
@@ -59,11 +55,7 @@ class MetaFunClassifier(ClassifierMixin, FewShotEstimator):
         return np.concatenate(chunks)
 
     def predict(self, X: ArrayLike) -> NDArray:
-        """The most probable class of each row, [m].
-
-        Args:
-            X: inputs, [m, dx].
-        """
+        """The most probable class [m] of the rows X [m, dx]."""
         # Before `classes_`: scikit-learn expects NotFittedError from here.
         most_probable = self.predict_proba(X).argmax(1)
         return self.classes_[most_probable]
@@ -80,6 +72,8 @@ class MetaFunClassifier(ClassifierMixin, FewShotEstimator):
     def _predict_traceable(self, x: jax.Array) -> jax.Array:
         return self.trained_.probabilities(self.representation_, self.scaling_.scale_inputs(x))[:, : len(self.classes_)]
 
-    def _saved_context(self) -> SavedContext:
-        codes = np.searchsorted(self.classes_, self.y_)
-        return SavedContext(self.X_, codes, self.classes_.tolist(), self._columns)
+    def _saved_y(self) -> tuple[NDArray, list[Any]]:
+        return np.searchsorted(self.classes_, self.y_), self.classes_.tolist()
+
+    def _restored_y(self, context: SavedContext) -> NDArray:
+        return np.asarray(context.labels)[context.y]

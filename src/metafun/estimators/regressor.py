@@ -137,5 +137,8 @@ class MetaFunRegressor(RegressorMixin, FewShotEstimator):
         mean, std = scale.inverse(prediction.mean), prediction.std * np.array(scale.deviation)
         return (mean, std) if self.predicts_std else mean
 
-    def _saved_context(self) -> SavedContext:
-        return SavedContext(self.X_, self.y_, columns=self._columns)
+    def _saved_y(self) -> tuple[NDArray, list[Any]]:
+        return self.y_, []
+
+    def _restored_y(self, context: SavedContext) -> NDArray:
+        return context.y
