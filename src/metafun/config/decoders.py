@@ -13,8 +13,8 @@ from ..model.decoders import Conditioned, Decoder, Identity, Logits, PredictorWe
 from ..model.learner import Learner
 from ..model.metafun import MetaFun
 from ..model.stochastic import Latent, StochasticMetaFun
-from .parts import MLPConfig, PartConfig, Sizes
 from ..values import Count, Depth, Part, Share
+from .parts import MLPConfig, PartConfig, Sizes
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from ..model.learner import Learner
 from ..model.metafun import MetaFun
 from ..model.regularisers import regularisers
 from ..schema import Between
+from ..values import Activation, Count, NonNegative, Real
 from .decoders import (
     ConditionedConfig,
     GlobalLatentConfig,
@@ -36,7 +37,6 @@ from .parts import (
     SquaredExponentialConfig,
     ZeroConfig,
 )
-from ..values import Activation, Count, NonNegative, Real
 
 
 @dataclass(frozen=True)
