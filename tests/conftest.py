@@ -4,13 +4,12 @@ import itertools
 import os
 from pathlib import Path
 
-# XLA's newer way to fuse operations doubles the time that a program takes to compile, and most here run once.
+# XLA's newer fusion doubles compile time, and most programs here run once.
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false"
 
 from jaxtyping import install_import_hook
 
-with install_import_hook("metafun", "beartype.beartype"):
-    pass
+install_import_hook("metafun", "typechecking.typechecked")
 
 import jax
 import pytest
@@ -20,11 +19,11 @@ from metafun.training.devices import use_all_cores
 use_all_cores()
 jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parent.parent / ".cache" / "compiled"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
-# Most programs here run once, on a handful of points: what counts is how soon they are compiled.
+# Most programs here run once, on a handful of points: compile time dominates.
 jax.config.update("jax_disable_most_optimizations", True)
 
 
-# A process can map so many pieces of memory, and each compiled program is some: they are let go before they run out.
+# Each compiled program takes some of the limited number of memory maps of a process.
 TESTS_BETWEEN_CLEARINGS = 100
 _finished = itertools.count(1)
 
@@ -35,10 +34,7 @@ def pytest_runtest_teardown():
 
 
 def pytest_collection_modifyitems(items):
-    """The slow ones first: begun last, they would leave the other processes with nothing to do.
-
-    Then those of the same variant of the model one after the other: they share compiled programs.
-    """
+    """Slow tests come first, so that no process is idle at the end; then tests of one variant, which share programs."""
 
     def order(item):
         is_quick = item.get_closest_marker("slow") is None

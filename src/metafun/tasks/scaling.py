@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from jaxtyping import Array, Float
@@ -18,30 +18,6 @@ LINEAR_RANGE = 3.0
 OUTPUT_CLIP = 15.0
 # Principal components with a smaller share of the variance of the first are dropped.
 MIN_VARIANCE_RATIO = 1e-4
-
-
-class OutputScaling(Protocol):
-    """y in the model's units, and back. `deviation` is the model's unit in the user's units."""
-
-    @property
-    def deviation(self) -> Any: ...
-
-    def __call__(self, rows: Rows) -> Rows: ...
-
-    def inverse(self, rows: Rows) -> Rows: ...
-
-
-@dataclass(frozen=True)
-class TaskScaling:
-    """The scaling of one task.
-
-    Args:
-        scale_inputs: x in the user's units to x in the model's units.
-        outputs: the same for y, with its inverse.
-    """
-
-    scale_inputs: Callable[[Any], Any]
-    outputs: OutputScaling
 
 
 @dataclass(frozen=True)
@@ -72,9 +48,6 @@ class MeanStdScaling:
 
     def inverse(self, rows: Rows) -> Rows:
         return rows * np.array(self.deviation) + np.array(self.mean)
-
-
-UNSCALED = TaskScaling(lambda x: x, MeanStdScaling((0.0,), (1.0,)))
 
 
 @dataclass(frozen=True)
@@ -131,6 +104,22 @@ class ClippedScaling(RobustScaling):
 
     def __call__(self, rows: Rows) -> Rows:
         return rows.__array_namespace__().clip(super().__call__(rows), -OUTPUT_CLIP, OUTPUT_CLIP)
+
+
+@dataclass(frozen=True)
+class TaskScaling:
+    """The scaling of one task.
+
+    Args:
+        scale_inputs: x in the user's units to x in the model's units.
+        outputs: y in the user's units to y in the model's units; `deviation` is the model's unit in the user's.
+    """
+
+    scale_inputs: Callable[[Any], Any]
+    outputs: MeanStdScaling | RobustScaling
+
+
+UNSCALED = TaskScaling(lambda x: x, MeanStdScaling((0.0,), (1.0,)))
 
 
 def compress_tails(rows: Rows) -> Rows:
