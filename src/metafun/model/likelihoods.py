@@ -201,7 +201,7 @@ def _histogram(quantiles: Float[Array, "m dy"]) -> Float[Array, "m bins"]:
 
 
 def coverage(histogram: Float[Any, "*s bins"]) -> Float[Any, "*s levels"]:
-    """Shares of outcomes in the central intervals of 1/20, …, 19/20, from the metric `quantiles` averaged over points."""
+    """Shares of outcomes in the central intervals of 1/20, …, 19/20, from `quantiles` averaged over points."""
     half = QUANTILES // 2
     pairs = histogram[..., :half][..., ::-1] + histogram[..., half:]
     return pairs.cumsum(-1)[..., :-1]
