@@ -15,12 +15,7 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class Between:
-    """Bounds of a number: `Annotated[int, Between(1, 10)]`.
-
-    Args:
-        least: the lower bound, included.
-        most: the upper bound, included.
-    """
+    """Bounds of a number, both included: `Annotated[int, Between(1, 10)]`."""
 
     least: int | float
     most: int | float

@@ -20,23 +20,14 @@ MAX_S = 5.0
 
 
 class Classifier(eqx.Module):
-    """logitₖ = x·wᵏ, after both inner loops.
-
-    Args:
-        weights: wᵏ of each class.
-        classes: the classes of the task.
-    """
+    """logitₖ = x·wᵏ, after both inner loops."""
 
     weights: Float[Array, "k dx"]
     classes: Bool[Array, " k"]
 
 
 class LatentDecoder(eqx.Module):
-    """wᵏ ∼ 𝒩(μ, σ²) with (μ, s) a linear map of zᵏ; σ starts near Glorot's scale.
-
-    Args:
-        linear: one layer from dim(z) to (μ, s).
-    """
+    """wᵏ ∼ 𝒩(μ, σ²) with (μ, s) a linear map of zᵏ; σ starts near Glorot's scale."""
 
     linear: MLP
 

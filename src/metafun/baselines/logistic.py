@@ -11,13 +11,7 @@ from ..model.task import Points
 
 
 class LinearClassifier(eqx.Module):
-    """logits = x W + b.
-
-    Args:
-        weights: W.
-        bias: b.
-        classes: the classes of the task.
-    """
+    """logits = x W + b."""
 
     weights: Float[Array, "dx k"]
     bias: Float[Array, " k"]

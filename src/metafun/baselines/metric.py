@@ -39,12 +39,7 @@ class Metric(Learner):
 
 
 class Centres(eqx.Module):
-    """The mean embedding of each class.
-
-    Args:
-        means: one for each class.
-        classes: the classes of the task.
-    """
+    """The mean embedding of each class."""
 
     means: Float[Array, "k d"]
     classes: Bool[Array, " k"]
@@ -63,12 +58,7 @@ class Prototypes(Metric):
 
 
 class Examples(eqx.Module):
-    """The embedded points of the context with their labels.
-
-    Args:
-        keys: e(xᵢ).
-        context: the points.
-    """
+    """The embedded points of the context with their labels."""
 
     keys: Float[Array, "n d"]
     context: Points

@@ -39,24 +39,14 @@ class Embedding(eqx.Module):
 
 
 class EncodedTask(eqx.Module):
-    """A task after its context has been embedded and encoded.
-
-    Args:
-        summary: what the embedding needs to know of the context.
-        representation: what the learner encoded.
-    """
+    """The context of a task, summarised by the embedding and encoded by the learner."""
 
     summary: Any
     representation: Any
 
 
 class Embedded(Learner):
-    """A learner on embedded inputs.
-
-    Args:
-        embedding: from rows to vectors.
-        learner: learns from the vectors.
-    """
+    """A `learner` whose inputs an `embedding` turns into vectors."""
 
     embedding: Embedding
     learner: Learner

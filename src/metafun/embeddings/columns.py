@@ -45,11 +45,7 @@ class Relation(eqx.Module):
 
 
 class RelationToNumbers(Relation):
-    """Correlations with learned functions of y.
-
-    Args:
-        of_y: the functions, from dim(y).
-    """
+    """Correlations with learned functions `of_y`."""
 
     of_y: MLP
 

@@ -18,11 +18,7 @@ class Initial(eqx.Module):
 
 
 class Zero(Initial):
-    """r⁽⁰⁾(x) = 0.
-
-    Args:
-        size: dim(r).
-    """
+    """r⁽⁰⁾(x) = 0, a vector of length `size` = dim(r)."""
 
     size: int = eqx.field(static=True)
 
@@ -31,11 +27,7 @@ class Zero(Initial):
 
 
 class Constant(Initial):
-    """r⁽⁰⁾(x) = c, a trainable vector that starts at 0.
-
-    Args:
-        size: length of c.
-    """
+    """r⁽⁰⁾(x) = c, a trainable vector of length `size` = dim(r) that starts at 0."""
 
     value: Float[Array, " dr"]
 

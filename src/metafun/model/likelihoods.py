@@ -21,12 +21,7 @@ BINS = 15
 
 
 class Normal(eqx.Module):
-    """P(y|x) = 𝒩(mean, std²), independently for each output.
-
-    Args:
-        mean: μ of each output.
-        std: σ of each output, positive.
-    """
+    """P(y|x) = 𝒩(mean, std²), independently for each output."""
 
     mean: Float[Array, "*m dy"]
     std: Float[Array, "*m dy"]
@@ -48,11 +43,7 @@ class Normal(eqx.Module):
 
 
 class Mixture(eqx.Module):
-    """P(y|x) = 1/S Σₛ 𝒩(y; meanₛ, stdₛ²).
-
-    Args:
-        components: the S normals, along the first axis.
-    """
+    """P(y|x) = 1/S Σₛ 𝒩(y; meanₛ, stdₛ²), the S components along the first axis."""
 
     components: Normal
 
@@ -129,11 +120,7 @@ class Likelihood(eqx.Module):
 
 
 class NormalLikelihood(Likelihood):
-    """A normal from raw outputs (μ, s): σ = σ₀ + (1 − σ₀)·softplus(s).
-
-    Args:
-        min_std: σ₀, the least standard deviation.
-    """
+    """A normal from raw outputs (μ, s): σ = σ₀ + (1 − σ₀)·softplus(s) with σ₀ = `min_std`."""
 
     min_std: float = eqx.field(static=True)
 
@@ -175,11 +162,7 @@ class Gaussian(NormalLikelihood):
 
 
 class CrossEntropy(Likelihood):
-    """ℓ = −Σₖ ỹᵏ log P(y = k|x) with ỹ = (1 − ε)·one-hot + ε/N over the N classes of the task.
-
-    Args:
-        label_smoothing: ε, between 0 and 1.
-    """
+    """ℓ = −Σₖ ỹᵏ log P(y = k|x), ỹ = (1 − ε)·one-hot + ε/N over the N classes of the task, ε = `label_smoothing`."""
 
     label_smoothing: Hyperparameter
 
@@ -218,11 +201,7 @@ def _histogram(quantiles: Float[Array, "m dy"]) -> Float[Array, "m bins"]:
 
 
 def coverage(histogram: Float[Any, "*s bins"]) -> Float[Any, "*s levels"]:
-    """The share of outcomes in the central intervals of probability 1/20, …, 19/20.
-
-    Args:
-        histogram: the metric `quantiles`, averaged over points.
-    """
+    """Shares of outcomes in the central intervals of 1/20, …, 19/20, from `quantiles` averaged over points."""
     half = QUANTILES // 2
     pairs = histogram[..., :half][..., ::-1] + histogram[..., half:]
     return pairs.cumsum(-1)[..., :-1]
@@ -241,11 +220,7 @@ def reliability(confidence: Float[Array, " m"], accuracy: Float[Array, " m"]) ->
 
 
 def calibration_error(reliability: Float[Any, "*s bins 3"]) -> Float[Any, "*s"]:
-    """ECE = Σ_b share_b · |confidence_b − accuracy_b|.
-
-    Args:
-        reliability: the metric of that name, averaged over points.
-    """
+    """ECE = Σ_b share_b · |confidence_b − accuracy_b|, from the metric `reliability` averaged over points."""
     return abs(reliability[..., 1] - reliability[..., 2]).sum(-1)
 
 

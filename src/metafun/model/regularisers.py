@@ -13,11 +13,7 @@ from .pooling import Attention
 
 
 class Regulariser(eqx.Module):
-    """weight · measure(model).
-
-    Args:
-        weight: factor of the penalty.
-    """
+    """A penalty of `weight` times `measure` of the model."""
 
     weight: Hyperparameter
 

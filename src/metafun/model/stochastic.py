@@ -38,12 +38,7 @@ class Latent(eqx.Module):
 
 
 class StochasticRepresentation(eqx.Module):
-    """A distribution over functions [z, r(·)].
-
-    Args:
-        function: r.
-        latent: q(z|context).
-    """
+    """A distribution over functions [z, r(·)]: `function` is r, `latent` is q(z|context)."""
 
     function: FunctionalRepresentation
     latent: Normal

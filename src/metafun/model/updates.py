@@ -29,11 +29,7 @@ class Update(eqx.Module):
 
 
 class MLPUpdate(Update):
-    """uᵢ = MLP([xᵢ, yᵢ, r(xᵢ)]).
-
-    Args:
-        mlp: network from dim(x) + dim(y) + dim(r) to dim(r).
-    """
+    """uᵢ = MLP([xᵢ, yᵢ, r(xᵢ)])."""
 
     mlp: MLP
 
@@ -72,11 +68,7 @@ class ClasswiseUpdate(Update):
 
 
 class GradientUpdate(Update):
-    """uᵢ = λ ⊙ ∂L/∂r(xᵢ), L the mean context loss through the decoder, λ trainable and shared by all classes.
-
-    Args:
-        size: dim(r), the length of λ.
-    """
+    """uᵢ = λ ⊙ ∂L/∂r(xᵢ), L the mean context loss through the decoder, λ trainable, of length `size` = dim(r)."""
 
     scale: Float[Array, " dr"]
 
