@@ -9,12 +9,13 @@ os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusi
 
 from jaxtyping import install_import_hook
 
+# Before the first import of metafun.
 install_import_hook("metafun", "typechecking.typechecked")
 
-import jax
-import pytest
+import jax  # noqa: E402
+import pytest  # noqa: E402
 
-from metafun.training.devices import use_all_cores
+from metafun.training.devices import use_all_cores  # noqa: E402
 
 use_all_cores()
 jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parent.parent / ".cache" / "compiled"))

@@ -25,7 +25,7 @@ from metafun.errors import InvalidConfig
 from metafun.paper.items import plan
 from metafun.schema import current_name, current_names, field_docs, merge, parse, to_table
 
-renamed = pytest.warns(DeprecationWarning, match=r"model\.stay is now model\.encoder_penalty")
+renamed = pytest.warns(FutureWarning, match=r"model\.stay is now model\.encoder_penalty")
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Outer:
 
 
 def test_a_former_name_is_parsed_with_a_warning():
-    with pytest.warns(DeprecationWarning, match=r"part\.old is now part\.new; please use the new name"):
+    with pytest.warns(FutureWarning, match=r"part\.old is now part\.new; please use the new name"):
         assert parse(Outer, {"part": {"kind": "inner", "old": 5}}) == Outer(Inner(new=5))
 
 
@@ -66,7 +66,7 @@ def test_a_name_that_another_kind_still_has_stays():
 
 
 def test_a_former_name_replaces_the_value_below_it():
-    with pytest.warns(DeprecationWarning):
+    with pytest.warns(FutureWarning):
         over = current_names(Outer, {"part": {"kind": "inner", "old": 5}})
     assert parse(Outer, merge(to_table(Outer()), over)) == Outer(Inner(new=5))
 

@@ -139,7 +139,7 @@ def _renamed(classes: Sequence[Any], table: Mapping[str, Any], where: str) -> Ma
         new = names[old]
         if new in table:
             raise InvalidConfig(f"{where}{old} is the former name of {where}{new}, but both are given; drop '{old}'.")
-        warnings.warn(f"{where}{old} is now {where}{new}; please use the new name.", DeprecationWarning, stacklevel=2)
+        warnings.warn(f"{where}{old} is now {where}{new}; please use the new name.", FutureWarning, stacklevel=2)
         table = {new if key == old else key: value for key, value in table.items()}
     return table
 

@@ -55,7 +55,7 @@ class Checkpoint:
                 f"expected {FORMAT!r}."
             )
         try:
-            with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # old names are nobody's fault
+            with warnings.catch_warnings(action="ignore", category=FutureWarning):  # old names are nobody's fault
                 config = parse_config(parse_toml(header["config"], "its configuration"))
             self.experiment = Experiment(config)
             self.record = json.loads(header["record"])

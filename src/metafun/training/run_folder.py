@@ -40,7 +40,7 @@ class RunFolder:
                 hint = f"The protocol left its model in {path / 'final'}"
             raise InvalidRun(f"{path} is not a run folder: it has no {CONFIG}. {hint}")
         try:
-            with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+            with warnings.catch_warnings(action="ignore", category=FutureWarning):
                 return cls(path, Experiment(load_config(str(config_file))))
         except InvalidConfig as error:
             raise InvalidRun(f"{path} is not a run folder: {error}") from None
