@@ -1,7 +1,6 @@
 """Frozen dataclasses from and to plain tables (TOML), checked key by key and type by type."""
 
 import dataclasses
-import inspect
 import types
 import warnings
 from collections.abc import Mapping, Sequence
@@ -71,16 +70,6 @@ def current_name(cls: type, key: str) -> str:
         key: path of the setting.
     """
     return next(iter(flatten(current_names(cls, nested(key, 0)))))
-
-
-def field_docs(cls: type) -> dict[str, str]:
-    """The description of each field in the `Args:` sections of a dataclass and its bases; a subclass wins."""
-    found: dict[str, str] = {}
-    for base in reversed(cls.__mro__):
-        _, _, section = inspect.cleandoc(vars(base).get("__doc__") or "").partition("\nArgs:\n")
-        lines = (line.strip().partition(": ") for line in section.splitlines())
-        found |= {name: text for name, _, text in lines if text}
-    return {field.name: found[field.name] for field in dataclasses.fields(cls) if field.name in found}
 
 
 def flatten(table: Mapping[str, Any], where: str = "") -> dict[str, Any]:
