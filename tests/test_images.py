@@ -109,7 +109,7 @@ def test_jitter_moves_each_image_a_little_by_itself():
 def test_images_are_not_turned_in_tests(folder):
     config = configuration(folder, "tasks.pixels.jitter=0.1")
     assert config.tasks.training().transform == Pixels((SIDE, SIDE), rotations=True, jitter=0.1)
-    for tasks in (config.tasks.validation(), dict(config.tasks.test(config.evaluation))["3way_1shot"]):
+    for tasks in (config.tasks.validation(), dict(config.test_tasks())["3way_1shot"]):
         assert tasks.transform == Pixels((SIDE, SIDE))
 
 
@@ -189,7 +189,7 @@ def test_a_folder_of_images_becomes_a_classifier_in_three_commands(tmp_path, mon
         for i in range(rows.count):
             path = tmp_path / "birds" / rows.name / f"{i}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(table.features[rows.start + i].reshape(SIDE, SIDE)).save_table(path)
+            Image.fromarray(table.features[rows.start + i].reshape(SIDE, SIDE)).save(path)
     (tmp_path / "birds" / "c00" / "notes.txt").write_text("not an image", "utf-8")
 
     done = metafun("data", "import-images", "birds", "--side", SIDE, "--split", "1,1,1")

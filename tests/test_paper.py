@@ -183,7 +183,9 @@ def test_the_page_shows_what_was_measured_and_why_the_rest_was_not(one_row):
     assert f"{value:.5f}" in row and "0.390 ± 0.156" in row and f"{value / 0.390:.2f}" in row
     assert "metafun reproduce table1 --only 'Original MAML' --seeds 1" in row
     assert "| SNAIL |" in page and "not implemented" in page and "not measured yet" in page
-    assert "the reader works" in next(line for line in page.splitlines() if line.startswith("| MetaFun-DFP, tiered"))
+    assert "metafun can read them" in next(
+        line for line in page.splitlines() if line.startswith("| MetaFun-DFP, tiered")
+    )
 
     options = ("--results", str(one_row / "results"), "--out", str(one_row / "page.md"))
     assert report([*options, "--check"]) == 2, "the page does not exist yet"

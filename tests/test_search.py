@@ -68,26 +68,26 @@ def test_the_space_of_the_paper_fits_its_presets():
     for preset, fixed in (("mini-dfp-1shot", []), ("mini-kfp-5shot", ["model.step_size"])):
         space = load_space("space-table4", load_config(preset), fixed)
         assert len(space.ranges) == 11 - len(fixed)
-        assert {"training.learning_rate", "model.decoder.dropout", "model.l2"} <= space.numbers
-        assert not {"model.iterations", "model.initial.kind", "model.representation"} & space.numbers
+        assert {"training.learning_rate", "model.decoder.dropout", "model.l2"} <= space.batchable
+        assert not {"model.iterations", "model.initial.kind", "model.representation"} & space.batchable
 
 
 def test_a_fixed_setting_still_decides_what_goes_with_it():
     config = load_config("mini-kfp-1shot", ["model.update.kind=gradient"])
     space = load_space("space-table4", config, ["model.update.layers", "model.decoder.dropout", "model.step_size"])
-    assert "model.step_size" not in space.ranges and "model.decoder.dropout" in space.numbers
+    assert "model.step_size" not in space.ranges and "model.decoder.dropout" in space.batchable
     values = {"model.initial.kind": "parametric", "model.update.layers": 2}
     drawn = space.configure(values | {"model.decoder.dropout": 0.25})
     assert drawn.model.initial.layers == 2 and drawn.model.initial.dropout == 0.25
     assert drawn.model.decoder.dropout == config.model.decoder.dropout
-    both = space.together([values | {"model.decoder.dropout": rate} for rate in (0.1, 0.2)])
+    both = space.combine([values | {"model.decoder.dropout": rate} for rate in (0.1, 0.2)])
     assert both.vary == {"model.initial.dropout": (0.1, 0.2)}
 
 
 def test_settings_that_go_together(space):
     config = space.configure({"model.initial.kind": "parametric", "model.decoder.dropout": 0.25})
     assert config.model.initial.dropout == config.model.decoder.dropout == 0.25
-    both = space.together([{"model.decoder.dropout": 0.1}, {"model.decoder.dropout": 0.2}])
+    both = space.combine([{"model.decoder.dropout": 0.1}, {"model.decoder.dropout": 0.2}])
     assert both.vary == {"model.decoder.dropout": (0.1, 0.2)}, "there is no initial dropout to go with it"
 
 
@@ -96,12 +96,12 @@ def test_settings_that_go_together(space):
     [
         ('["model.iteration"]\nintegers = [1, 2]', "no setting 'model.iteration'; did you mean 'model.iterations'"),
         ('["model.iterations"]\ninteger = [1, 2]', "unknown key 'model.iterations.integer'; did you mean 'integers'"),
-        ('["model.iterations"]\nintegers = [2, 1]', "the least comes first"),
+        ('["model.iterations"]\nintegers = [2, 1]', "the lower bound comes first"),
         ('["model.iterations"]\nintegers = [1, 2]\nuniform = [0, 1]', "one of choices, integers, uniform, log_uniform"),
-        ('["model.iterations"]\nchoices = []', "has no choices"),
+        ('["model.iterations"]\nchoices = []', "an empty list of choices"),
         ('["model.iterations"]\nintegers = [1, 1000]', "model.iterations = 1000, but it must be between"),
         ('["model.initial.kind"]\nchoices = ["zero", "one"]', "model.initial.kind = 'one' is not known"),
-        ('["training.learning_rate"]\nlog_uniform = [0.0, 1.0]', "has a logarithm"),
+        ('["training.learning_rate"]\nlog_uniform = [0.0, 1.0]', "for log_uniform, is positive"),
         ('"model.iterations" = 3', "must be a table such as uniform"),
         ("[", "not valid TOML"),
     ],
@@ -112,7 +112,7 @@ def test_a_space_with_a_mistake_is_refused(tmp_path, text, message):
         load_space(str(tmp_path / "wrong.toml"), tiny())
     with pytest.raises(InvalidConfig, match="unknown space 'table'"):
         load_space("table", tiny())
-    with pytest.raises(InvalidConfig, match=r"no 'model\.step' that could stay fixed; did you mean 'model.step_size'"):
+    with pytest.raises(InvalidConfig, match=r"no setting 'model\.step' to fix; did you mean 'model.step_size'"):
         load_space("space-table4", tiny(), ["model.step"])
 
 
@@ -126,7 +126,7 @@ def test_a_search_that_is_stopped_goes_on_and_does_nothing_twice(space, tmp_path
     study = open_study("s", journal, space, pruner="none")
     assert [t.number for t in running(study)] == [0, 1]
     first = list(work(study, space, folder, **options))
-    assert first[0].trials == (0, 1) and first[1].report.record.step > 30, "not from the start"
+    assert first[0].trials == (0, 1) and first[1].metrics.record.step > 30, "not from the start"
     assert [t.state for t in all_trials(study)] == [TrialState.COMPLETE] * 5 and not running(study)
     assert list(work(study, space, folder, **options)) == [], "nothing is left to do"
     for path in filter(Path.is_dir, folder.iterdir()):
@@ -157,7 +157,7 @@ def test_when_all_are_hopeless_a_batch_is_given_up(numbers, tmp_path, monkeypatc
     study = open_study("s", str(tmp_path / "journal"), numbers)
     monkeypatch.setattr(optuna.trial.Trial, "should_prune", lambda trial: trial.number in (0, 1, 2))
     moments = list(work(study, numbers, tmp_path / "worker", worker="w", trials=4, batch=2))
-    steps = {moment.trials: moment.report.record.step for moment in moments if moment.report}
+    steps = {moment.trials: moment.metrics.record.step for moment in moments if moment.metrics}
     assert steps == {(0, 1): 20, (2, 3): 40}, "one that is promising takes the other with it"
     states = [t.state for t in all_trials(study)]
     assert states == [TrialState.PRUNED] * 2 + [TrialState.COMPLETE] * 2, "what was trained to its end counts"
@@ -191,8 +191,8 @@ def test_the_winner_is_what_was_trained(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "fixed", "message"),
     [
-        (["training.validate_every=0"], [], "compares trials by validation"),
-        ([], ["training.learning_rate"], "leaves nothing to search for"),
+        (["training.validate_every=0"], [], "compares trials on validation"),
+        ([], ["training.learning_rate"], "leaves no setting to search"),
     ],
 )
 def test_a_search_that_could_not_end_well_does_not_begin(tmp_path, settings, fixed, message):

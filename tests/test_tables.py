@@ -210,7 +210,7 @@ def test_a_column_that_says_nothing_changes_nothing_but_what_it_says():
 
 
 def test_settings_of_tables_are_checked():
-    with pytest.raises(InvalidConfig, match="the least comes first"):
+    with pytest.raises(InvalidConfig, match="the lower bound comes first"):
         load_config(KINDS[0], ["tasks.context=[9,2]"])
     with pytest.raises(InvalidConfig, match="leaves nothing to tell apart"):
         load_config(KINDS[1], ["tasks.classes=1"])
