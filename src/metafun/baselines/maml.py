@@ -26,8 +26,8 @@ class Adapted(eqx.Module):
         classes: the classes of the task; None in regression.
     """
 
-    inputs: tuple[Float[Array, "rows i"], ...]
-    slopes: tuple[Float[Array, "rows o"], ...]
+    inputs: tuple[Float[Array, "rows _"], ...]
+    slopes: tuple[Float[Array, "rows _"], ...]
     classes: Bool[Array, " k"] | None
 
     def until(self, rows: Int[Array, ""]) -> "Adapted":
@@ -124,16 +124,16 @@ class MAML(Learner):
         return jax.lax.scan(step, start, jnp.arange(steps), unroll=steps <= 5)
 
     def _loss(
-        self, adapted: Adapted, context: Points, offsets: Sequence[Float[Array, "n o"]] | None = None
-    ) -> tuple[Float[Array, ""], list[Float[Array, "n i"]]]:
+        self, adapted: Adapted, context: Points, offsets: Sequence[Float[Array, "n _"]] | None = None
+    ) -> tuple[Float[Array, ""], list[Float[Array, "n _"]]]:
         """L on the context, and the input of each layer."""
         raw, inputs = self._forward(adapted, context.x, offsets)
         losses = self.likelihood.loss(self.likelihood(raw, adapted.classes), context.y)
         return masked_mean(losses, context.mask), inputs
 
     def _forward(
-        self, adapted: Adapted, x: Float[Array, "m dx"], offsets: Sequence[Float[Array, "m o"]] | None = None
-    ) -> tuple[Float[Array, "m out"], list[Float[Array, "m i"]]]:
+        self, adapted: Adapted, x: Float[Array, "m dx"], offsets: Sequence[Float[Array, "m _"]] | None = None
+    ) -> tuple[Float[Array, "m out"], list[Float[Array, "m _"]]]:
         """f(x; θ) with `offsets` added to each layer's output, and the input of each layer."""
         inputs, last = [], len(self.network.weights) - 1
         for layer, (w, b) in enumerate(zip(self.network.weights, self.network.biases, strict=True)):

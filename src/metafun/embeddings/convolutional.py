@@ -99,7 +99,7 @@ class ConvNet(Embedding):
         return models * math.prod(self.image) * kernel.shape[-1] * (4 + 9) // 4
 
 
-def _windows(h: Float[Array, "m a b c"]) -> Float[Array, "m a b 9c"]:
+def _windows(h: Float[Array, "m a b c"]) -> Float[Array, "m a b 9*c"]:
     """The 3 × 3 surroundings of each pixel, whose product with a matrix is a convolution.
 
     Unlike a convolution, a product is fast under `jax.vmap` over the kernels of several seeds.

@@ -220,20 +220,20 @@ def best_variant(opened: Checkpoint) -> int:
         raise InvalidCheckpoint(f"{opened.path} has a damaged header: best_error = {errors!r}.") from None
 
 
-def load_models(path: Path, group: str = "best") -> Learner:
+def load_models(path: str | Path, group: str = "best") -> Learner:
     """The trained models of all seeds as one, with a leading axis in every array; of variants, the best.
 
     Args:
         path: a checkpoint.
         group: `best` on validation, or `last`.
     """
-    opened = Checkpoint(path)
+    opened = Checkpoint(Path(path))
     return opened.models(best_variant(opened), group)
 
 
-def load_model(path: Path, seed: int | None = None, group: str = "best") -> Learner:
+def load_model(path: str | Path, seed: int | None = None, group: str = "best") -> Learner:
     """One trained model: that of `seed`, or of the first seed. `path` and `group` as in `load_models`."""
-    opened = Checkpoint(path)
+    opened = Checkpoint(Path(path))
     return opened.model(best_variant(opened), seed, group)
 
 
