@@ -1,4 +1,4 @@
-"""Shapes and types are checked in every test; compiled programs are kept between runs of the suite."""
+"""Shapes and types of computations are checked in every test; compiled programs are kept between runs of the suite."""
 
 import itertools
 import os
@@ -9,8 +9,9 @@ os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusi
 
 from jaxtyping import install_import_hook
 
-# Before the first import of metafun.
-install_import_hook("metafun", "typechecking.typechecked")
+# Before the first import of metafun. The other rooms check what users pass, and say so in their own words.
+ROOMS = ("model", "embeddings", "baselines", "tasks", "training")
+install_import_hook([f"metafun.{room}" for room in ROOMS], "typechecking.typechecked")
 
 import jax  # noqa: E402
 import pytest  # noqa: E402

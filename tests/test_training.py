@@ -1,6 +1,7 @@
 """The training loop: it learns, and what it computes depends on the seed and the step alone."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -92,8 +93,8 @@ def test_clipping_bounds_the_gradient():
 
 def test_clipping_array_by_array():
     update = clip_arrays(1.0, [2, 1]).update
-    np.testing.assert_allclose(update(np.array([3.0, 4.0, 0.5], np.float32), None)[0], [0.6, 0.8, 0.5], rtol=1e-6)
-    np.testing.assert_allclose(update(np.array([0.3, 0.4, -5.0], np.float32), None)[0], [0.3, 0.4, -1.0], rtol=1e-6)
+    np.testing.assert_allclose(update(jnp.array([3.0, 4.0, 0.5]), None)[0], [0.6, 0.8, 0.5], rtol=1e-6)
+    np.testing.assert_allclose(update(jnp.array([0.3, 0.4, -5.0]), None)[0], [0.3, 0.4, -1.0], rtol=1e-6)
 
 
 def test_evaluation_equals_a_loop_over_tasks():
@@ -137,12 +138,12 @@ def test_the_average_of_the_parameters_is_what_is_used():
 
 def test_the_average_by_hand():
     optimiser, average = moving_average(0.5), 3.0
-    state, parameters = optimiser.init(np.array([3.0])), np.array([3.0])
+    state, parameters = optimiser.init(jnp.array([3.0])), jnp.array([3.0])
     for steps, d in enumerate((0.1, 2 / 11, 3 / 12, 4 / 13, 5 / 14)):
-        change, state = optimiser.update(np.array([1.0]), state, parameters)
+        change, state = optimiser.update(jnp.array([1.0]), state, parameters)
         parameters = parameters + change
         average = d * average + (1 - d) * parameters[0]
         np.testing.assert_allclose(state.average, average, rtol=1e-6, err_msg=f"after {steps + 1} steps")
     for _ in range(20):
-        _, state = optimiser.update(np.array([0.0]), state, np.array([7.0]))
+        _, state = optimiser.update(jnp.array([0.0]), state, jnp.array([7.0]))
     np.testing.assert_allclose(state.average, 7.0, atol=1e-4)

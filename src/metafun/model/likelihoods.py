@@ -26,11 +26,13 @@ class Normal(eqx.Module):
     mean: Float[Array, "*m dy"]
     std: Float[Array, "*m dy"]
 
-    def log_prob(self, y: Float[Array, "*m dy"]) -> Float[Array, "*m"]:
+    def log_prob(self, y: Float[Array, "*n dy"]) -> Float[Array, "*s"]:
+        """log P(y|x); y and the prediction broadcast."""
         z = (y - self.mean) / self.std
         return -(z**2 / 2 + jnp.log(self.std) + math.log(2 * math.pi) / 2).sum(-1)
 
-    def cdf(self, y: Float[Array, "*m dy"]) -> Float[Array, "*m dy"]:
+    def cdf(self, y: Float[Array, "*n dy"]) -> Float[Array, "*s dy"]:
+        """P(Y ≤ y|x) for each output; y and the prediction broadcast."""
         return jax.scipy.stats.norm.cdf(y, self.mean, self.std)
 
     def sample(self, key: PRNGKeyArray, count: int) -> Float[Array, "count *m dy"]:

@@ -63,6 +63,7 @@ class Curves(TaskDistribution):
         joint = process.log_prob(join(task.context, task.target)) - process.log_prob(task.context)
         return Oracle(process.predict(task.context, task.target.x), joint)
 
+    @eqx.filter_jit
     def curve(self, key: PRNGKeyArray, n: int, x: Float[Array, "m dx"]) -> tuple[Task, Normal]:
         """A task for a figure: n context points, targets at x, and the exact prediction at x."""
         key_process, key_x, key_y = jax.random.split(key, 3)

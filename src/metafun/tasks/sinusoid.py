@@ -56,6 +56,7 @@ class Sinusoid(TaskDistribution):
         wave = Wave.draw(key_wave)
         return Task(wave.points(x[:most], n), wave.points(x[most:], jnp.minimum(self.targets, self.points - n)))
 
+    @eqx.filter_jit
     def curve(self, key: PRNGKeyArray, n: int, low: float, x: Float[Array, "m 1"]) -> Task:
         """A task for a figure: n context points, none left of `low`, and the wave at x as target."""
         key_wave, key_x = jax.random.split(key)
