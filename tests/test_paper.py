@@ -1,9 +1,11 @@
 """The paper as data, the file of results, and the commands that fill and render it."""
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -25,12 +27,18 @@ def smoke(folder, *arguments):
     return metafun("reproduce", *arguments, "--smoke", "--results", folder / "results", "--out", folder / "runs")
 
 
-@pytest.fixture
-def one_row(tmp_path):
-    """A folder in which one row has been measured."""
-    done = smoke(tmp_path, "table1", "--only", "original MAML")
+@pytest.fixture(scope="module")
+def measured_row(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("one_row")
+    done = smoke(folder, "table1", "--only", "original MAML")
     assert done.exit_code == 0, done.output
-    return tmp_path
+    return folder
+
+
+@pytest.fixture
+def one_row(measured_row, tmp_path):
+    """A folder in which one row has been measured."""
+    return Path(shutil.copytree(measured_row, tmp_path / "one_row"))
 
 
 @pytest.mark.parametrize("name", ITEMS)

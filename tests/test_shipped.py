@@ -15,7 +15,7 @@ from metafun.training.checkpoint import Checkpoint
 from metafun.training.evaluation import evaluate
 
 ROOT = Path(__file__).parent.parent
-TASKS = 200
+TASKS = 100
 
 
 @pytest.mark.slow
