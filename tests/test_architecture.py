@@ -1,4 +1,4 @@
-"""The folder tree is the map: imports go down only, from the command line to the ground."""
+"""The folder tree is the map: imports between rooms go down only, from the command line to the ground."""
 
 import ast
 from pathlib import Path
@@ -41,14 +41,26 @@ def imported_rooms(path: Path) -> set[str]:
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 
 
+def absolute_imports(path: Path) -> list[str]:
+    """Imports of metafun by its name, which `imported_rooms` does not see."""
+    nodes = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Import)]
+    names = [alias.name for node in nodes for alias in node.names]
+    froms = [n for n in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(n, ast.ImportFrom) and not n.level]
+    return [name for name in [*names, *(node.module for node in froms)] if name.split(".")[0] == "metafun"]
+
+
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_imports_go_down(path):
+    assert not absolute_imports(path)
     for other in imported_rooms(path) - {room(path)}:
         assert FLOOR[other] > FLOOR[room(path)], f"{room(path)} must not import {other}"
 
 
 def test_the_tree_is_a_map():
-    assert len(FLOORS) <= 10
+    rooms = {
+        path.name.removesuffix(".py") for path in SOURCE.iterdir() if path.suffix == ".py" or any(path.glob("*.py"))
+    }
+    assert len(FLOORS) <= 10 and set(FLOOR) == rooms
     assert len(list(SOURCE.glob("*.py"))) <= 6, "modules outside a package"
 
 

@@ -17,8 +17,8 @@ from metafun import __version__
 from metafun.cli import app
 from metafun.config import load_config
 from metafun.files import LOCK
-from metafun.plots import FILES
 from metafun.training.run import Run
+from metafun.training.run_folder import Figure
 
 SETTINGS = [part for setting in TINY for part in ("--set", setting)]
 
@@ -97,7 +97,7 @@ def test_plot_draws_two_figures_and_overwrite_removes_every_figure(trained, tmp_
     for path in result.stdout.split():
         with open(path, "rb") as figure:
             assert figure.read(4) == b"\x89PNG"
-    for name in (*FILES, "mine.png"):
+    for name in (*Figure, "mine.png"):
         (run / name).touch()
     assert metafun("train", "sinusoid", "--out", run, "--overwrite", *SETTINGS).exit_code == 0
     assert [path.name for path in run.glob("*.png")] == ["mine.png"], "only figures of the run"
@@ -147,7 +147,7 @@ def test_mistakes_are_answered_in_one_line(trained, tmp_path):
     assert "holds a run already" in fails("train", "sinusoid", "--out", trained, *SETTINGS)
     asked = fails("train", "sinusoid", "--out", trained, "--resume", "--seeds", 2, "--set", "training.steps=70")
     assert "was started with other settings: model.iterations is 2 there and 5 here" in asked
-    assert "--data is for tasks from a table" in fails("train", "sinusoid", "--data", "mine")
+    assert "--data needs tasks.kind = 'episodes'" in fails("train", "sinusoid", "--data", "mine")
     assert "there is no folder" in fails("evaluate", trained, "--record", tmp_path / "no" / "results.jsonl")
     assert "is not a run folder" in fails("evaluate", tmp_path)
     assert "is not a run folder" in fails("plot", tmp_path / "nothing")

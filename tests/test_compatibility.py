@@ -1,4 +1,4 @@
-"""What the version before wrote can still be read: a run folder, its results, settings under their old names."""
+"""What version 0.1.0 wrote can still be read: a run folder, and all recorded results."""
 
 import json
 import shutil
@@ -9,7 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from metafun import MetaFunRegressor, Run
+from metafun.bench.results import read_cells
 from metafun.cli import app
+from metafun.paper import Results
 
 # `metafun train sinusoid --seeds 2 --vary training.learning_rate=[1e-3,3e-3]` in small, then `metafun evaluate`.
 OLD_RUN = Path(__file__).parent / "golden" / "old-run"
@@ -41,3 +43,23 @@ def test_an_old_run_is_finished_and_resumes_as_such(old_run):
 def test_an_old_run_is_a_checkpoint_of_an_estimator(old_run):
     x = np.linspace(-4, 4, 5)[:, None]
     assert MetaFunRegressor(old_run).fit(x, np.sin(x[:, 0])).predict(x).shape == (5,)
+
+
+RESULTS = Path(__file__).parent.parent / "results"
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.jsonl")), ids=lambda path: path.name)
+def test_recorded_results_load(path):
+    lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    assert lines and all(isinstance(line, dict) for line in lines)
+
+
+def test_results_of_the_paper_and_of_the_benchmark_load():
+    assert Results(RESULTS).lines and not Results(RESULTS).broken
+    assert read_cells(RESULTS / "tables.jsonl")
+
+
+def test_former_names_of_attributes_warn():
+    model = MetaFunRegressor("gp-rbf").fit([[0.0], [1.0]], [0.0, 1.0])
+    with pytest.warns(FutureWarning, match="is_sure is now predicts_std"):
+        assert model.is_sure

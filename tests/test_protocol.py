@@ -16,6 +16,7 @@ from metafun.errors import InvalidConfig, InvalidData
 from metafun.training import protocol
 from metafun.training.evaluation import evaluate, summarise
 from metafun.training.run import Run
+from metafun.training.run_folder import Figure
 from metafun.training.trainer import Trainer
 
 SETTINGS = [part for setting in TINY_EPISODES for part in ("--set", setting)]
@@ -75,15 +76,19 @@ def test_protocol_goes_on_where_it_was_stopped(tmp_path):
     training.close()
     metafun(*arguments, "--resume")
     first = jax.tree.leaves(Run(folder / "final").models())
+    for run in ("tune", "final"):
+        for name in Figure:
+            (folder / run / name).touch()
     metafun(*arguments, "--overwrite")
+    assert not list(folder.glob("*/*.png")), "figures of the replaced runs are gone"
     for a, b in zip(first, jax.tree.leaves(Run(folder / "final").models()), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 def test_the_protocol_needs_a_split_to_choose_on(tmp_path):
-    assert "is for tasks from a table of features" in fails("protocol", "sinusoid", "--out", tmp_path / "run")
+    assert "the protocol needs tasks.kind = 'episodes'" in fails("protocol", "sinusoid", "--out", tmp_path / "run")
     with pytest.raises(InvalidConfig, match="the protocol validates on val"):
-        protocol.check(tiny("training.validate_every=0"))
+        protocol.check_protocol(tiny("training.validate_every=0"))
     with pytest.raises(InvalidConfig, match="so val cannot be used for validation"):
         tiny('tasks.train_on=["train","val"]')
 

@@ -205,7 +205,7 @@ def test_parameters_that_are_not_finite_are_never_saved(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Trainer, "run", spoil_the_third)
     run = new_run(tmp_path / "run")
-    with pytest.raises(Diverged, match="parameters became infinite at step 30; the run is kept as of step 20"):
+    with pytest.raises(Diverged, match="parameters became NaN or infinite by step 30; the run is kept as of step 20"):
         list(run.train())
     assert run.record.step == 20 and all(np.isfinite(p).all() for p in parameters(run))
 

@@ -341,7 +341,7 @@ def test_outputs_that_are_rarely_far_out_are_still_told_apart():
     assert 1 < scaled.max() < OUTPUT_CLIP
     wrong = np.append(np.linspace(0, 1, 50), 1e6)[:, None]
     assert ClippedScaling.of(wrong).deviation < 1
-    with pytest.warns(UserWarning, match="1 of 51 y lie more than 15 widths"):
+    with pytest.warns(UserWarning, match="1 of 51 y are more than 15 robust deviations"):
         MetaFunRegressor(untrained(KINDS[0])).fit(np.arange(51.0)[:, None], wrong[:, 0])
 
 

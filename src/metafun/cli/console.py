@@ -17,7 +17,7 @@ from ..files import write_atomically
 out = Console(soft_wrap=True, markup=False, highlight=False)
 err = Console(stderr=True, soft_wrap=True, highlight=False)
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 class Commands(TyperGroup):
@@ -31,7 +31,9 @@ class Commands(TyperGroup):
         except jax.errors.JaxRuntimeError as error:
             if "RESOURCE_EXHAUSTED" not in str(error):
                 raise
-            remedy = "make the model, training.batch or training.seeds smaller; in a search --batch, with --forget."
+            remedy = (
+                "use a smaller model or training.batch, or fewer seeds; in a search, a smaller --batch and --forget."
+            )
             self._fail(f"[bold red]error:[/] not enough memory; {remedy}", 2)
         except KeyboardInterrupt as interrupt:
             self._fail(escape(str(interrupt) or "interrupted."), 130)
@@ -42,7 +44,7 @@ class Commands(TyperGroup):
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Writes a JSON file for people and machines."""
+    """Writes an indented JSON file atomically."""
     write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
 
 

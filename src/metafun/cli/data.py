@@ -36,7 +36,7 @@ NewName = Annotated[
 Split = Annotated[
     str, typer.Option("--split", help="Shares of the classes for train,val,test if the source defines no splits.")
 ]
-SplitSeed = Annotated[int, typer.Option("--seed", help="The seed of that division.")]
+SplitSeed = Annotated[int, typer.Option("--seed", help="Seed of the random split (see --split).")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the table of this name.")]
 DEFAULT_SPLIT = ",".join(map(str, Division.fractions))
 

@@ -9,9 +9,9 @@ import typer
 from ..paper.published import published
 from ..training.measure import measure
 from ..training.progress import train
+from ..training.run import Run
 from .console import app, err, out, write_json
-from .experiments import open_run
-from .options import Overwrite, Resume, Settings, TrainingOptions
+from .options import Overwrite, Resume, Settings, configure
 from .show import show
 
 
@@ -51,7 +51,7 @@ def demo(
     """
     preset = "demo" if which is Demo.sinusoid else f"demo-{which.value}"
     path = out_dir or Path(preset)
-    run = open_run(path, TrainingOptions(preset, settings, overwrite=overwrite, resume=resume))
+    run = Run.open(path, configure(preset, settings), overwrite=overwrite, resume=resume)
     train(run, err)
     results = measure(run, err)
     show(results)

@@ -20,7 +20,7 @@ from ..training.measure import measure
 from ..training.progress import train as train_run
 from ..training.run import Run
 from .console import AsJson, app, append_json, err, out, write_json
-from .options import Data, RecordTo, TrainingOptions, check_folder, shares
+from .options import Data, RecordTo, TrainingOptions, check_folder, with_options
 from .show import show
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder made by `metafun train`.")]
@@ -44,11 +44,11 @@ Comparison = Annotated[Path, typer.Option("--out", help="The figure that compare
 
 
 @app.command()
-@shares(TrainingOptions)
+@with_options(TrainingOptions)
 def train(
     options: TrainingOptions, coordinator: Coordinator = None, processes: Processes = 1, process: Process = 0
 ) -> None:
-    """Train a model. Ctrl-C at any time; --resume continues.
+    """Train a model. Stop with Ctrl-C, continue with --resume.
 
     Tasks are divided among all devices of this machine. Several machines train together if each is given the same
     --coordinator; all but the first keep their copy in RUN.process-N.
@@ -73,17 +73,17 @@ def train(
     if coordinator is not None:
         join_processes(coordinator, processes, process)
         path = path.with_name(f"{path.name}.process-{process}") if process else path
-    run = open_run(path, options)
+    run = Run.open(path, options.config(), **options.for_run())
     train_run(run, err)
     best = ""
     if errors := run.record.best_error:
         error = np.reshape(errors, (-1, len(run.config.training.seeds))).mean(1).min()
-        best = f"best validation error {error:.5f}{f' with {run.varied()}' if run.config.vary else ''}. "
+        best = f"best validation error {error:.5f}{f' with {run.describe_variant()}' if run.config.vary else ''}. "
     err.print(escape(f"{best}Next: metafun evaluate {path}"))
 
 
 @app.command()
-@shares(TrainingOptions)
+@with_options(TrainingOptions)
 def protocol(options: TrainingOptions, as_json: AsJson = False, record: RecordTo = None) -> None:
     """The paper's protocol: choose the number of steps on val, train on train+val, test once.
 
@@ -97,7 +97,7 @@ def protocol(options: TrainingOptions, as_json: AsJson = False, record: RecordTo
     """
     check_folder("--record", record)
     folder = options.folder("-protocol")
-    final, chosen = paper_protocol.follow(folder, options.config(), err, **options.for_run())
+    final, chosen = paper_protocol.run_protocol(folder, options.config(), err, **options.for_run())
     results = measure(final, err) | {"run": folder.name, "preset": options.preset, "validation": chosen}
     if as_json:
         print(json.dumps(results))
@@ -158,7 +158,8 @@ def plot(paths: RunPaths, figure: Comparison = Path("comparison.png")) -> None:
     runs = {path.name: Run(path) for path in paths}
     if len(runs) < len(paths):
         raise InvalidRun("the runs to compare must have different folder names; one came twice.")
-    check_folder("--out", figure)
+    if len(paths) > 1:
+        check_folder("--out", figure)
     for drawn in draw(runs[paths[0].name]).values() if len(paths) == 1 else [compare(runs, figure)]:
         out.print(str(drawn))
 
@@ -182,13 +183,3 @@ def info(as_json: AsJson = False) -> None:
             out.print(f"{name}:", *(f"  {key:26} {text}" for key, text in value.items()), sep="\n")
         else:
             out.print(f"{name:10} {', '.join(value) if isinstance(value, list) else value}")
-
-
-def open_run(path: Path, options: TrainingOptions) -> Run:
-    """The run that a command trains. Figures of a run that is overwritten are removed with it."""
-    run = Run.open(path, options.config(), **options.for_run())
-    if options.overwrite:
-        from ..plots import remove_figures  # matplotlib is slow to import
-
-        remove_figures(path)
-    return run

@@ -46,7 +46,7 @@ Task = Annotated[
     ),
 ]
 Steps = Annotated[int | None, typer.Option("--steps", min=1, help="Training steps.", show_default=False)]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the training and of what is held out.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the training and of the held-out tasks or classes.")]
 
 
 @app.command()
@@ -186,8 +186,8 @@ def _training_folder(model: Path, overwrite: bool) -> Path:
 def _held_out_result(error: float, ways: int | None) -> str:
     """The validation error in words; `ways` is None for regression."""
     if ways is None:
-        return f"negative log-likelihood of held-out tasks, scaled, {error:.4f}"
-    return f"accuracy on held-out classes, {ways} at a time, {1 - error:.4f}"
+        return f"negative log-likelihood {error:.4f} on held-out tasks (standardised outputs)"
+    return f"accuracy {1 - error:.4f} on held-out classes ({ways}-way)"
 
 
 def _check_free(path: Path) -> None:

@@ -18,7 +18,8 @@ Settings = Annotated[
 ]
 Data = Annotated[str | None, typer.Option("--data", help="A table of features: a name or a path.", show_default=False)]
 Seeds = Annotated[
-    int | None, typer.Option("--seeds", min=1, help="Seeds trained at once: 0, 1, …", show_default="that of the preset")
+    int | None,
+    typer.Option("--seeds", min=1, help="Number of models, with seeds 0, 1, …", show_default="set by the preset"),
 ]
 Vary = Annotated[
     list[str] | None,
@@ -63,11 +64,11 @@ class TrainingOptions:
     def for_run(self) -> dict[str, bool]:
         """How to open the run; without any change of the preset, the settings in the folder are resumed."""
         unchanged = not self.settings and not self.vary and self.seeds is None and self.data is None
-        return {"overwrite": self.overwrite, "resume": self.resume, "any_settings": unchanged}
+        return {"overwrite": self.overwrite, "resume": self.resume, "keep_settings": unchanged}
 
 
-def shares(options: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A decorator: the fields of the dataclass `options` become options of the command, its first argument."""
+def with_options(options: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A decorator: adds the fields of the dataclass `options` to the command line, and passes them as one argument."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         shared = list(inspect.signature(options).parameters.values())

@@ -17,9 +17,12 @@ from .console import app, err
 
 Items = Annotated[list[str], typer.Argument(metavar="ITEM…", help=f"{', '.join(ITEMS)}, or all.")]
 Only = Annotated[
-    str | None, typer.Option("--only", metavar="ROW", help="Rows with this in their name.", show_default=False)
+    str | None,
+    typer.Option(
+        "--only", metavar="ROW", help="The row with this name, or all rows whose name contains it.", show_default=False
+    ),
 ]
-SeedCount = Annotated[int, typer.Option("--seeds", min=1, help="Seeds trained at once: 0, 1, …")]
+SeedCount = Annotated[int, typer.Option("--seeds", min=1, help="Number of models of each cell, with seeds 0, 1, …")]
 Trials = Annotated[int, typer.Option("--trials", min=1, help="Trials of each search.")]
 Replacements = Annotated[
     list[str] | None, typer.Option("--data", metavar="NAME=OTHER", help="Use OTHER as the data set NAME.")

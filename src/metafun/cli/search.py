@@ -17,7 +17,7 @@ from ..config import Space, load_space, resolve
 from ..errors import InvalidConfig, InvalidSearch, suggest
 from ..files import write_atomically
 from .console import AsJson, app, err, out, write_json
-from .options import Data, OutDir, Preset, Resume, Seeds, Settings, configure, shares
+from .options import Data, OutDir, Preset, Resume, Seeds, Settings, configure, with_options
 
 # Optuna is slow to import; the other commands do not need it.
 if TYPE_CHECKING:
@@ -32,8 +32,11 @@ Storage = Annotated[
 StudyName = Annotated[
     str | None, typer.Option("--study", help="Name in the storage.", show_default="that of the folder")
 ]
-Fixed = Annotated[list[str] | None, typer.Option("--fix", metavar="KEY", help="A setting of the space to keep.")]
-Forget = Annotated[bool, typer.Option("--forget", help="Replace all trials that were begun and not finished.")]
+Fixed = Annotated[
+    list[str] | None,
+    typer.Option("--fix", metavar="KEY", help="Keep this setting of the space as it is. May be repeated."),
+]
+Forget = Annotated[bool, typer.Option("--forget", help="Mark unfinished trials as failed and run new ones.")]
 
 
 @dataclass(frozen=True)
@@ -89,11 +92,11 @@ class SearchOptions:
 
 
 @app.command()
-@shares(SearchOptions)
+@with_options(SearchOptions)
 def search(options: SearchOptions) -> None:
     """Search for hyperparameters, as in the paper's Appendix; the best on validation are written as TOML.
 
-    Ctrl-C at any time; --resume continues. Several machines can share a study: give them one --storage and --study.
+    Stop with Ctrl-C, continue with --resume. Several machines can share a study: give them one --storage and --study.
 
     Examples:
 
@@ -126,7 +129,7 @@ def _work(study: "optuna.Study", space: Space, options: SearchOptions, *, is_sha
     from optuna.exceptions import StorageInternalError
 
     from ..training import search as searching
-    from ..training.search_progress import follow
+    from ..training.search_progress import run_search
 
     others = [] if options.worker else [_start(i, options.folder) for i in range(1, options.workers)]
     folder = options.folder / f"worker-{options.worker}"
@@ -136,10 +139,10 @@ def _work(study: "optuna.Study", space: Space, options: SearchOptions, *, is_sha
         progress = searching.work(
             study, space, folder, worker=name, sampler=options.sampler, seed=options.seed, **limits
         )
-        follow(study, progress, options.trials, err, quiet=options.worker > 0)
+        run_search(study, progress, options.trials, err, quiet=options.worker > 0)
     except BaseException as error:
         for process in others:
-            process.terminate()  # it stops after its chunk
+            process.terminate()  # on POSIX, it stops after its chunk
         if isinstance(error, StorageInternalError):
             raise InvalidSearch(f"the storage failed: {error}; --resume continues when it is back.") from None
         raise

@@ -1,4 +1,4 @@
-"""Results as tables for people."""
+"""Evaluations as tables."""
 
 from typing import Any
 

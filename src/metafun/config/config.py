@@ -25,9 +25,9 @@ class TrainingConfig:
         learning_rate: its highest value.
         schedule: constant, or cosine decay to 0 after the warm-up.
         warmup: steps in which the cosine schedule's learning rate rises from 0.
-        clip_entries: most absolute value of an entry of the gradient.
-        clip_arrays: most norm of the gradient of each array.
-        clip: most norm of the whole gradient.
+        clip_entries: largest absolute value of an entry of the gradient; not clipped if not given.
+        clip_arrays: largest norm of the gradient of each array; not clipped if not given.
+        clip: largest norm of the whole gradient; not clipped if not given.
         average: decay of the moving average of the parameters that is evaluated; 0 for no averaging.
         chunk: steps compiled into one program; logging and validation happen between chunks.
         validate_every: steps between validations, a multiple of `chunk`; 0 keeps the last parameters, not the best.

@@ -44,7 +44,7 @@ class MetaFunConfig:
     """MetaFun; the defaults are the paper's Table 6.
 
     Args:
-        iterations: number of updates T; with 0, only a latent depends on the context.
+        iterations: number of updates T; with 0, the context enters only through the latent.
         representation: length of r(x); in classification, for each class.
         step_size: initial step size α of an update, trainable.
         activation: activation function of all networks.

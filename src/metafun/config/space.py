@@ -19,9 +19,9 @@ class Range:
 
     Args:
         choices: a list of values.
-        integers: least and most integer.
-        uniform: least and most number.
-        log_uniform: least and most number, uniform in the logarithm.
+        integers: smallest and largest integer.
+        uniform: smallest and largest number.
+        log_uniform: smallest and largest number, uniform in the logarithm.
         also: settings that get the same value, where the configuration has them.
     """
 

@@ -1,4 +1,4 @@
-"""Tables of features, from which classification tasks are drawn: reading, storing, finding and downloading them."""
+"""Tables of features, from which tasks are drawn: reading, storing, finding and downloading them."""
 
 from .catalog import absolute, is_path, open_table
 from .table import SPLITS, Table

@@ -36,11 +36,12 @@ class CsvColumns:
         return len(next(iter(self.entries.values())))
 
     def labels(self, name: str) -> list[str]:
-        """The entries of the column `name`; InvalidData if one is empty."""
+        """The entries of the column `name`; InvalidData if one is empty or has control characters."""
         entries = self._column(name)
         for row, entry in enumerate(entries):
             if not entry or CONTROL.search(entry):
-                raise InvalidData(printable(f"{self.path}, row {row + 1}: '{name}' is {entry!r}; label it."))
+                problem = f"'{name}' is {entry!r}; every row needs a label of printable characters."
+                raise InvalidData(printable(f"{self.path}, row {row + 1}: {problem}"))
         return entries
 
     def numbers(self, names: Sequence[str], gaps: bool = False) -> NDArray:

@@ -81,7 +81,7 @@ def read_features(source: Path, name: str, division: Division | None = None) -> 
     """Reads and checks the table in `source`.
 
     Args:
-        source: an .npz file or a folder, in one of the forms above.
+        source: an .npz file or a folder, in one of the forms that the module lists.
         name: the name of the table.
         division: how to divide the classes if the source defines no splits.
     """

@@ -1,4 +1,4 @@
-"""A table of features: rows grouped by class, classes divided into train, val and test."""
+"""A table of features: rows grouped by class (or by task, in regression), classes divided into train, val and test."""
 
 import hashlib
 import json

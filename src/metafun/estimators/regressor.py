@@ -89,6 +89,12 @@ class MetaFunRegressor(RegressorMixin, FewShotEstimator):
         self._ensure_encoded()
         return isinstance(self.trained_.model.likelihood, Gaussian)
 
+    @property
+    def is_sure(self) -> bool:
+        """The former name of `predicts_std`."""
+        warnings.warn("is_sure is now predicts_std; please use the new name.", FutureWarning, stacklevel=2)
+        return self.predicts_std
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = not self._accepts_any_table()
@@ -103,15 +109,15 @@ class MetaFunRegressor(RegressorMixin, FewShotEstimator):
         if outputs.shape[1] != tasks.sizes[1]:
             raise ValueError(
                 f"y has {outputs.shape[1]} outputs, but the model has {tasks.sizes[1]}; scikit-learn's "
-                "MultiOutputRegressor takes a model for each."
+                "MultiOutputRegressor fits one model for each."
             )
         warn_out_of_range("y", outputs, tasks.output_bounds, "TransformedTargetRegressor and StandardScaler")
         scaling = tasks.scaling(X, outputs)
         scaled = scaling.outputs(outputs)
         if tasks.accepts_any_table and (far := int((abs(scaled) >= OUTPUT_CLIP).sum())):
             warnings.warn(
-                f"{far} of {len(scaled)} y lie more than {OUTPUT_CLIP:g} widths from the median and are clipped there; "
-                "if they are not errors, predict log y or the like with TransformedTargetRegressor.",
+                f"{far} of {len(scaled)} y are more than {OUTPUT_CLIP:g} robust deviations from the median and are "
+                "clipped; if they are not errors, predict log y or the like with TransformedTargetRegressor.",
                 stacklevel=3,
             )
         self._encode_context(trained, scaling, X, y, scaled)

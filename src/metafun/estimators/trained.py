@@ -1,5 +1,6 @@
 """A trained model as one object: shipped with the package, read from a file or run folder, or just trained."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
@@ -84,7 +85,8 @@ class Trained:
 
 
 def _rebuild(config: str, arrays: Mapping[str, np.ndarray]) -> Trained:
-    experiment = Experiment(parse_config(parse_toml(config, "a pickled model")))
+    with warnings.catch_warnings(action="ignore", category=FutureWarning):  # settings may have been renamed since
+        experiment = Experiment(parse_config(parse_toml(config, "a pickled model")))
     return Trained(experiment, checkpoint.fill("best", experiment.blank_model(), arrays, "a pickled model"))
 
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import resources
 from typing import Any, Literal
 
@@ -124,6 +124,7 @@ class Job:
         return hashlib.sha256(json.dumps((plain, search)).encode()).hexdigest()[:12]
 
 
+@cache
 def load_item(name: str) -> Item:
     """A table or figure by its name in `ITEMS`."""
     if name not in ITEMS:
@@ -174,9 +175,11 @@ def plan(
     found: dict[str, Job] = {}
     for address, cell in cells(names, only):
         config = load_config(cell.preset, cell.settings, {"training.seeds": list(range(seeds))})
+        changed = _that_fit(config, changes or {})
         if replacement := (data or {}).get(config.tasks.data):
-            config = with_changes(config, {"tasks.data": replacement})
-        job = Job(with_changes(config, _that_fit(config, changes or {})), cell.search, cell.fixed, trials, (address,))
+            changed["tasks.data"] = replacement
+        config = with_changes(config, changed) if changed else config
+        job = Job(config, cell.search, cell.fixed, trials, (address,))
         there = found.get(job.key)
         addresses = (*there.addresses, address) if there else (address,)
         found[job.key] = Job(job.config, job.search, job.fixed, trials, addresses)

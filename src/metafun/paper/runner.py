@@ -83,7 +83,7 @@ class Runner:
         if job.search is not None:
             config, chosen = self._searched(job, config, folder / "search")
         if job.protocol:
-            run, _ = protocol.follow(self._run_folder(job), config, self.console, resume=True)
+            run, _ = protocol.run_protocol(self._run_folder(job), config, self.console, resume=True)
         else:
             run = Run.open(self._run_folder(job), config, resume=True)
             train(run, self.console)
@@ -122,7 +122,7 @@ class Runner:
     def _searched(self, job: Job, config: Config, folder: Path) -> tuple[Config, str]:
         """The best configuration on val, and the settings that the search chose."""
         from ..training import search  # Optuna is slow to import
-        from ..training.search_progress import follow
+        from ..training.search_progress import run_search
 
         assert job.search is not None
         steps = min(TRIAL_STEPS, config.training.steps)
@@ -134,11 +134,13 @@ class Runner:
         # The cell names the worker: the trials drawn must not depend on the path of the data, as the key does.
         worker = str(job.addresses[0])
         progress = search.work(study, space, folder / "worker-0", worker=worker, trials=job.trials, batch=8)
-        follow(study, progress, job.trials, self.console)
+        run_search(study, progress, job.trials, self.console)
         values = search.best(study).params
         chosen = {key: value for key, value in values.items() if key not in job.fixed}
-        said = (f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}" for key, value in chosen.items())
-        return load_space(job.search, config, job.fixed).configure(values), ", ".join(said)
+        words = (
+            f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}" for key, value in chosen.items()
+        )
+        return load_space(job.search, config, job.fixed).configure(values), ", ".join(words)
 
 
 def _finite(value: float | None) -> float | None:

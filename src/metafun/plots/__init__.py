@@ -1,4 +1,4 @@
-"""Figures for people, one file a kind. `draw` makes all figures of a run."""
+"""Figures, one module for each kind. `draw` makes all figures of a run."""
 
 from collections.abc import Mapping
 from functools import singledispatch
@@ -9,40 +9,22 @@ from ..model.likelihoods import Gaussian
 from ..model.stochastic import StochasticMetaFun
 from ..tasks import Curves, CurveTasks, EpisodeTasks, Sinusoid, SinusoidTasks, TaskSource
 from ..training.run import Run
-from .calibration import RELIABILITY_FILE, plot_reliability
-from .classification import EPISODES_FILE, WEIGHTS_FILE, plot_episodes, plot_weights
+from ..training.run_folder import Figure
+from .calibration import plot_reliability
+from .classification import plot_episodes, plot_weights
 from .regression import (
-    CURVES_FILE,
-    SAMPLES_FILE,
-    UPDATES_FILE,
     plot_comparison,
     plot_curves,
     plot_samples,
     plot_updates,
 )
-from .training import TRAINING_FILE, plot_training
-
-FILES = (
-    RELIABILITY_FILE,
-    EPISODES_FILE,
-    WEIGHTS_FILE,
-    CURVES_FILE,
-    SAMPLES_FILE,
-    UPDATES_FILE,
-    TRAINING_FILE,
-)
+from .training import plot_training
 
 
 def draw(run: Run) -> dict[str, Path]:
     """All figures of a run, by name; the one that shows predictions comes first."""
     figures = _predictions(run.experiment.tasks, run)
-    return figures | {"training": plot_training(run.metrics(), run.path / TRAINING_FILE)}
-
-
-def remove_figures(folder: Path) -> None:
-    """Removes the figures that `draw` left in a run folder."""
-    for name in FILES:
-        (folder / name).unlink(missing_ok=True)
+    return figures | {"training": plot_training(run.metrics(), run.path / Figure.TRAINING)}
 
 
 @singledispatch
@@ -56,29 +38,29 @@ def _(tasks: EpisodeTasks, run: Run) -> dict[str, Path]:
     if (image := tasks.table().image) is not None:
         model, seed = run.model(), evaluation.seed
         _, episodes = next(tasks.test(shots=evaluation.shots, ways=evaluation.ways, targets=evaluation.targets))
-        figures["episodes"] = plot_episodes(model, episodes, image, seed, run.path / EPISODES_FILE)
+        figures["episodes"] = plot_episodes(model, episodes, image, seed, run.path / Figure.EPISODES)
         few = {"ways": [min(episodes.ways, 5)], "shots": [min(episodes.shots, 3)]}
         _, small = next(tasks.test(**few, targets=evaluation.targets))
-        if (weights := plot_weights(model, small, image, seed, run.path / WEIGHTS_FILE)) is not None:
+        if (weights := plot_weights(model, small, image, seed, run.path / Figure.WEIGHTS)) is not None:
             figures["weights"] = weights
-    return figures | {"reliability": plot_reliability(run.models(), run.experiment, run.path / RELIABILITY_FILE)}
+    return figures | {"reliability": plot_reliability(run.models(), run.experiment, run.path / Figure.RELIABILITY)}
 
 
 @_predictions.register(CurveTasks)
 def _(tasks: CurveTasks, run: Run) -> dict[str, Path]:
     model, seed = run.model(), run.experiment.evaluation.seed
-    figures = {"curves": plot_curves(model, tasks.training(), seed, run.path / CURVES_FILE)}
+    figures = {"curves": plot_curves(model, tasks.training(), seed, run.path / Figure.CURVES)}
     if isinstance(model, StochasticMetaFun):
-        figures["samples"] = plot_samples(model, tasks.training(), seed, run.path / SAMPLES_FILE)
+        figures["samples"] = plot_samples(model, tasks.training(), seed, run.path / Figure.SAMPLES)
     if isinstance(model.likelihood, Gaussian):
-        figures["reliability"] = plot_reliability(run.models(), run.experiment, run.path / RELIABILITY_FILE)
+        figures["reliability"] = plot_reliability(run.models(), run.experiment, run.path / Figure.RELIABILITY)
     return figures
 
 
 @_predictions.register(SinusoidTasks)
 def _(tasks: SinusoidTasks, run: Run) -> dict[str, Path]:
     seed = run.experiment.evaluation.seed
-    return {"updates": plot_updates(run.model(), tasks.training(), seed, run.path / UPDATES_FILE)}
+    return {"updates": plot_updates(run.model(), tasks.training(), seed, run.path / Figure.UPDATES)}
 
 
 def compare(runs: Mapping[str, Run], path: Path) -> Path:

@@ -14,7 +14,6 @@ from ..model.learner import Learner
 from ..training.evaluation import evaluate
 from .style import BLUE, GREY, save, style_axis
 
-RELIABILITY_FILE = "reliability.png"
 # Enough for a figure; `metafun evaluate` measures the numbers to report.
 TASKS = 500
 

@@ -15,7 +15,6 @@ from ..model.likelihoods import Categorical
 from ..tasks import Episodes
 from .style import GREEN, GREY, RED, SHADES, save
 
-EPISODES_FILE, WEIGHTS_FILE = "episodes.png", "weights.png"
 # Queries shown of each class.
 SHOWN = 6
 

@@ -16,7 +16,6 @@ from ..model.task import Points, Task
 from ..tasks import Curves, Sinusoid
 from .style import BLUE, GREY, INK, RED, SHADES, save, style_axis
 
-UPDATES_FILE, CURVES_FILE, SAMPLES_FILE = "updates.png", "curves.png", "samples.png"
 # Functions in a panel: enough to show the variation, few enough to tell apart.
 DRAWS = 12
 

@@ -6,7 +6,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-# From pale to dark with t: the eye reads a direction.
+# Later updates are darker, so that their order is visible.
 SHADES = matplotlib.colormaps["Blues"]
 BLUE = SHADES(0.8)
 RED, GREEN, GREY, INK = "#d62728", "#2ca02c", "0.55", "0.1"

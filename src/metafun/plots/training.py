@@ -9,8 +9,6 @@ from matplotlib.figure import Figure
 
 from .style import RED, SHADES, save, style_axis
 
-TRAINING_FILE = "training.png"
-
 
 def plot_training(metrics: Sequence[dict[str, Any]], path: Path) -> Path:
     """Draws the training loss and the validation error of every seed over the steps.

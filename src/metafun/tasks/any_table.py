@@ -18,10 +18,10 @@ class TableTasks(TaskSource):
     """Small synthetic tables, regression or classification.
 
     Args:
-        columns: most columns of a table.
-        classes: most classes; 0 for regression.
-        context: least and most context rows; the logarithm of their number is uniform.
-        targets: most targets.
+        columns: maximum number of columns.
+        classes: maximum number of classes; 0 for regression.
+        context: minimum and maximum number of context rows; the logarithm of their number is uniform.
+        targets: maximum number of targets.
     """
 
     kind: Literal["any-table"] = "any-table"

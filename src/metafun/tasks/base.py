@@ -115,11 +115,11 @@ class TaskSource(ABC):
 
     def with_data(self, data: str) -> Self:
         """The source with another data set of the same columns."""
-        raise InvalidConfig(f"--data is for tasks from a table of features; tasks.kind = '{self.kind}'.")
+        raise InvalidConfig(f"--data needs tasks.kind = 'episodes', not '{self.kind}'.")
 
     def including_validation(self) -> Self:
         """The source with the validation classes among those trained on."""
-        raise InvalidConfig(f"the protocol is for tasks from a table of features; tasks.kind = '{self.kind}'.")
+        raise InvalidConfig(f"the protocol needs tasks.kind = 'episodes', not '{self.kind}'.")
 
     @abstractmethod
     def training(self) -> TaskDistribution:

@@ -28,9 +28,9 @@ class Collected(TaskDistribution):
         starts: index of the first row of each task.
         counts: rows of each task.
         largest: rows of the largest task.
-        outputs: number of last columns that are y.
-        context: (least, most) context points n, uniform.
-        targets: most targets.
+        outputs: number of trailing columns that hold y.
+        context: (minimum, maximum) of the number of context points n, uniform.
+        targets: maximum number of targets.
     """
 
     rows: Float[Array, "rows dxy"]
@@ -87,9 +87,9 @@ class CollectedTasks(TaskSource):
 
     Args:
         data: name or path of the table.
-        outputs: number of last columns that are y.
-        context: least and most context points.
-        targets: most targets.
+        outputs: number of trailing columns that hold y.
+        context: minimum and maximum number of context points.
+        targets: maximum number of targets.
         mean: mean of each column over all training tasks; filled in when a run begins.
         deviation: standard deviation of each column; filled in when a run begins.
         fingerprint: SHA-256 of the table; filled in when a run begins.
@@ -127,7 +127,7 @@ class CollectedTasks(TaskSource):
         if self.mean is not None and self.deviation is not None and self.fingerprint is not None:
             return self
         if not self.data:
-            raise InvalidConfig("tasks.data is empty; name the table of tasks, with tasks.data or --data.")
+            raise InvalidConfig("tasks.data is empty; name the table of tasks: --set tasks.data=NAME.")
         table = open_unchanged(self.data, self.fingerprint)
         for split in ("train", "val")[: 1 + validates]:
             check(table, split, self.outputs)

@@ -30,7 +30,7 @@ class Curves(TaskDistribution):
         low, high: range of each input.
         context: (least, most) context points n, uniform.
         targets: (least, most) targets m, uniform but with n + m ≤ `points`.
-        points: most points of a task.
+        points: maximum number of points.
     """
 
     kernel: Literal["rbf", "matern52", "periodic"] = eqx.field(static=True)
@@ -101,9 +101,9 @@ class CurveTasks(TaskSource):
         most_noise: if given, the noise is uniform between `noise` and this.
         dimensions: number of inputs.
         inputs: range of each input.
-        context: least and most context points n.
-        targets: least and most targets m, with n + m ≤ `points`.
-        points: most points of a task.
+        context: minimum and maximum number of context points n.
+        targets: minimum and maximum number of targets m, with n + m ≤ `points`.
+        points: maximum number of points.
     """
 
     kind: Literal["curves"] = "curves"

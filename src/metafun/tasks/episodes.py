@@ -81,7 +81,7 @@ class Episodes(TaskDistribution):
         return Task(_points(context), _points(target))
 
     def draw(self, key: PRNGKeyArray) -> tuple[Int[Array, "ways each"], Int[Array, " ways"]]:
-        """The rows of a task, for each class `shots` of the context and then `queries`; and which copy of the class."""
+        """Row indices of a task, context rows first, and the index of each class's copy (e.g. its rotation)."""
         key_classes, key_rows = jax.random.split(key)
         chosen = choose(key_classes, jnp.ones(len(self.counts) * self.transform.copies, bool), self.ways)
         classes, copy = jnp.divmod(chosen, self.transform.copies)

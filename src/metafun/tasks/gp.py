@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from ..model.likelihoods import Normal
 from ..model.task import Points
 
-# Least noise variance relative to the process: with less, float32 cannot factorise K at repeated inputs.
+# Smallest noise variance as a fraction of s²: below it, the float32 Cholesky factorisation fails at repeated inputs.
 LEAST_NOISE = 1e-5
 
 
@@ -43,7 +43,7 @@ class Matern52(Kernel):
     """k = s² (1 + √5 d + 5d²/3) exp(−√5 d) with d = ‖x−x'‖/ℓ."""
 
     def __call__(self, x: Float[Array, "m dx"], y: Float[Array, "n dx"]) -> Float[Array, "m n"]:
-        # The root has no derivative at 0.
+        # √ has an infinite derivative at 0, which would make gradients NaN.
         d = jnp.sqrt(5 * jnp.maximum(_squares(x, y), 1e-20)) / self.lengthscale
         return self.scale**2 * (1 + d + d**2 / 3) * jnp.exp(-d)
 
@@ -98,7 +98,7 @@ class GaussianProcess(eqx.Module):
         return jnp.maximum(self.noise**2, LEAST_NOISE * self.kernel.scale**2)
 
     def _root(self, x: Float[Array, "n dx"], mask: Bool[Array, " n"]) -> Float[Array, "n n"]:
-        """The Cholesky factor of K + σ²I, with a row of the identity for each masked point."""
+        """The Cholesky factor of K + σ²I, with a row of the identity for each padded point."""
         there = mask[:, None] & mask
         covariance = jnp.where(there, self.kernel(x, x), 0) + jnp.diag(jnp.where(mask, self._variance(), 1))
         return _cholesky(covariance)

@@ -17,13 +17,20 @@ class RowTransform(eqx.Module):
 
     @property
     def copies(self) -> int:
-        """How many classes the transform makes of one, e.g. one for each rotation."""
+        """Number of classes made from each class, e.g. one for each rotation."""
         return 1
 
     @abstractmethod
     def __call__(
         self, rows: Float[Array, "ways each dx"], copy: Int[Array, " ways"], key: PRNGKeyArray
-    ) -> Float[Array, "ways each dx"]: ...
+    ) -> Float[Array, "ways each dx"]:
+        """The inputs of a task.
+
+        Args:
+            rows: stored rows of each class.
+            copy: for each class, which of its copies.
+            key: source of the augmentation.
+        """
 
 
 class UnitLength(RowTransform):
@@ -75,7 +82,7 @@ class Pixels(RowTransform):
 
 
 def jittered(image: Float[Array, "a b c"], jitter: float, key: PRNGKeyArray) -> Float[Array, "a b c"]:
-    """The image under a random affine map: identity + `jitter` · normal numbers, in units of half the image."""
+    """The image under a random affine map: matrix I + jitter·ε, shift jitter·ε half images, with ε ∼ 𝒩(0, 1)."""
     key_matrix, key_shift = jax.random.split(key)
     size = jnp.asarray(image.shape[:2])
     half = (size - 1) / 2

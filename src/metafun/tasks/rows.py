@@ -14,8 +14,7 @@ def open_unchanged(data: str, fingerprint: str | None) -> Table:
     table = open_table(data)
     if fingerprint not in (None, table.fingerprint):
         raise InvalidData(
-            f"data '{data}' have changed since this run began; restore them, train again with --overwrite, or "
-            "evaluate with --data NAME."
+            f"data '{data}' have changed since this run began; restore them, or train again with --overwrite."
         )
     return table
 

@@ -52,7 +52,12 @@ class MeanStdScaling:
 
 @dataclass(frozen=True)
 class RobustScaling:
-    """(columns − median) / (interquartile range / 1.349), measured on a context. NaN is missing, and stays NaN."""
+    """(columns − median) / (interquartile range / 1.349), measured on a context. NaN is missing, and stays NaN.
+
+    Args:
+        middle: median of each column.
+        deviation: scale of each column.
+    """
 
     middle: Any
     deviation: Any
@@ -90,7 +95,8 @@ class RobustScaling:
 class ClippedScaling(RobustScaling):
     """Robust scaling of outputs, clipped at ± `OUTPUT_CLIP`: a few outliers may be errors in the data.
 
-    The scale is wide enough that at least nine rows of ten stay unclipped. The scale of constant outputs is their size.
+    The scale is wide enough that nine rows of ten stay unclipped. The scale of constant outputs
+    is their absolute value, or 1.
     """
 
     @classmethod
@@ -112,7 +118,7 @@ class TaskScaling:
 
     Args:
         scale_inputs: x in the user's units to x in the model's units.
-        outputs: y in the user's units to y in the model's units; `deviation` is the model's unit in the user's.
+        outputs: y in the user's units to y in the model's units; its `deviation` is one model unit in the user's units.
     """
 
     scale_inputs: Callable[[Any], Any]

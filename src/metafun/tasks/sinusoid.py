@@ -39,7 +39,7 @@ class Sinusoid(TaskDistribution):
     Args:
         context: (least, most) context points n, uniform.
         targets: number of targets, fewer where n + `targets` exceeds `points`.
-        points: most points of a task.
+        points: maximum number of points.
     """
 
     context: tuple[int, int] = eqx.field(static=True)
@@ -72,9 +72,9 @@ class SinusoidTasks(TaskSource):
     """Sinusoids of random amplitude and phase.
 
     Args:
-        context: least and most context points; their number is uniform.
+        context: minimum and maximum number of context points; their number is uniform.
         targets: number of targets.
-        points: most points of a task, context and targets together; context + targets if not given.
+        points: maximum number of context and target points together; default: no limit.
     """
 
     kind: Literal["sinusoid"] = "sinusoid"

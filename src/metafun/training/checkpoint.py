@@ -55,7 +55,8 @@ class Checkpoint:
                 f"expected {FORMAT!r}."
             )
         try:
-            with warnings.catch_warnings(action="ignore", category=FutureWarning):  # old names are nobody's fault
+            # Settings may have been renamed since the file was written.
+            with warnings.catch_warnings(action="ignore", category=FutureWarning):
                 config = parse_config(parse_toml(header["config"], "its configuration"))
             self.experiment = Experiment(config)
             self.record = json.loads(header["record"])

@@ -14,7 +14,7 @@ from jaxtyping import Array, PyTree
 from ..errors import InvalidConfig
 
 AXIS = "tasks"
-# Other processes may be waiting for a machine.
+# Long, because a scheduler may start the other processes later.
 SECONDS_TO_MEET = 300
 
 
@@ -23,7 +23,7 @@ MOST_CPU_DEVICES = 4
 
 
 def use_all_cores() -> None:
-    """One CPU device per core: XLA's own threads leave the second core mostly idle in small products.
+    """One CPU device per core, at most `MOST_CPU_DEVICES`: XLA's threads hardly help in small matrix products.
 
     Call it before the first computation, as the command line does.
     """
@@ -64,7 +64,7 @@ def join_processes(coordinator: str, processes: int, process: int) -> None:
 
 
 def task_mesh(tasks: int) -> Mesh:
-    """As many devices as divide the tasks evenly, the same number of each process."""
+    """The largest mesh whose size divides the number of `tasks`, with equally many devices of each process."""
     processes = range(jax.process_count())
     devices = [[d for d in jax.devices() if d.process_index == process] for process in processes]
     fit = [n for n in range(1, min(map(len, devices)) + 1) if tasks % (n * len(devices)) == 0]

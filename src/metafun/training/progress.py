@@ -27,7 +27,7 @@ def train(run: Run, console: Console, title: str = "training") -> None:
     with stop_signal(console) as stopped:
         for metrics in watched(run, console, title):
             if stopped.is_set() and metrics.record.step < run.config.training.end:
-                raise KeyboardInterrupt(f"stopped at step {metrics.record.step}; --resume goes on from there.")
+                raise KeyboardInterrupt(f"stopped at step {metrics.record.step}; continue with --resume.")
 
 
 def watched(run: Run, console: Console, title: str = "training") -> Iterator[ChunkMetrics]:

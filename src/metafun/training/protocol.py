@@ -14,14 +14,14 @@ from .progress import train
 from .run import Run
 
 
-def check(config: Config) -> None:
+def check_protocol(config: Config) -> None:
     """InvalidConfig unless the tasks have a validation split that is not trained on."""
     config.tasks.including_validation()
     if not config.training.validate_every:
         raise InvalidConfig("the protocol validates on val: training.validate_every must not be 0.")
 
 
-def choose(tuned: Run) -> dict[str, Any]:
+def choose_step(tuned: Run) -> dict[str, Any]:
     """The step and variant with the least error on val, mean over the seeds; that error, and each seed's."""
     entries = [entry for entry in tuned.metrics() if "validation" in entry]
     if not entries:
@@ -48,31 +48,32 @@ def final_config(tuned: Run, chosen: dict[str, Any]) -> Config:
     )
 
 
-def follow(
+def run_protocol(
     folder: Path,
     config: Config,
     console: Console,
     *,
     overwrite: bool = False,
     resume: bool = False,
-    any_settings: bool = False,
+    keep_settings: bool = False,
 ) -> tuple[Run, dict[str, Any]]:
-    """Both trainings: the run to be tested, and the choice made on val (see `choose`).
+    """Both trainings: the run to be tested, and the choice made on val (see `choose_step`).
 
     Args:
         folder: gets two run folders, `tune` and `final`.
         config: what to train; its tasks come from a table with a val split.
         console: shows progress.
-        overwrite, resume, any_settings: as in `Run.open`.
+        overwrite, resume, keep_settings: as in `Run.open`.
     """
-    check(config)
+    check_protocol(config)
     if overwrite and (folder / "final" / "config.toml").exists():
         Run(folder / "final").folder.clear()  # it belongs to the tuning that is about to be replaced
-    tuned = Run.open(folder / "tune", config, overwrite=overwrite, resume=resume, any_settings=any_settings)
+    tuned = Run.open(folder / "tune", config, overwrite=overwrite, resume=resume, keep_settings=keep_settings)
     train(tuned, console, "tuning")
-    chosen = choose(tuned)
-    variant = f" with {tuned.varied(chosen['variant'])}" if tuned.config.vary else ""
-    console.print(escape(f"val is best after {chosen['step']} steps{variant}: accuracy {1 - chosen['error']:.2%}"))
+    chosen = choose_step(tuned)
+    variant = f" with {tuned.describe_variant(chosen['variant'])}" if tuned.config.vary else ""
+    best = f"best validation accuracy {1 - chosen['error']:.2%} after {chosen['step']} steps{variant}"
+    console.print(escape(best))
     final = Run.open(folder / "final", final_config(tuned, chosen), overwrite=overwrite, resume=resume)
     train(final, console, "final training")
     return final, chosen

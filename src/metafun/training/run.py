@@ -38,7 +38,7 @@ class Run:
 
     @classmethod
     def open(
-        cls, path: Path, config: Config, *, overwrite: bool = False, resume: bool = False, any_settings: bool = False
+        cls, path: Path, config: Config, *, overwrite: bool = False, resume: bool = False, keep_settings: bool = False
     ) -> "Run":
         """A new run, or with `resume` the one in the folder.
 
@@ -47,14 +47,14 @@ class Run:
             config: what to train.
             overwrite: replace a run in the folder.
             resume: continue the run in the folder, if there is one.
-            any_settings: resume with the settings of the folder, whatever `config` says.
+            keep_settings: resume with the settings of the folder and ignore `config`.
         """
         if overwrite and resume:
             raise InvalidConfig("--resume and --overwrite contradict each other; give one of them.")
         if not resume or RunFolder.is_free(path):
             return cls.create(path, config, overwrite=overwrite)
         run = cls(path)
-        if not any_settings and run.config != (asked := resolve(config).config):
+        if not keep_settings and run.config != (asked := resolve(config).config):
             old, new = (flatten(to_table(c)) for c in (run.config, asked))
             key = next(key for key in {**old, **new} if old.get(key) != new.get(key))
             raise InvalidConfig(
@@ -103,8 +103,8 @@ class Run:
         """Trains from the last checkpoint, or from the start, to the end; yields after every chunk."""
         return TrainingSession(self.folder).run()
 
-    def varied(self, variant: int | None = None) -> str:
-        """The settings of a variant, or of the best one, that differ between variants; empty without variants."""
+    def describe_variant(self, variant: int | None = None) -> str:
+        """The varied settings of a variant (default: the best) as text; empty without `vary`."""
         experiment = self.variant if variant is None else self.experiment.variants[variant]
         settings = flatten(to_table(experiment.config))
         return ", ".join(f"{key}={settings[key]:g}" for key in self.config.vary or ())

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import json
 import warnings
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,20 @@ from ..errors import InvalidConfig, InvalidRun
 from ..files import LOCK, locked, write_atomically
 
 CONFIG, METRICS, CHECKPOINT = "config.toml", "metrics.jsonl", "checkpoint.safetensors"
-# Results of the checkpoint: stale once training continues. Figures belong to their writers, in `plots`.
+# Results of the checkpoint, removed when training continues.
 EVALUATION, SUMMARY = "evaluation.json", "summary.json"
+
+
+class Figure(StrEnum):
+    """The figures of a run. Writers in `plots` take their file names from here, so that none outlives its run."""
+
+    UPDATES = "updates.png"
+    CURVES = "curves.png"
+    SAMPLES = "samples.png"
+    EPISODES = "episodes.png"
+    WEIGHTS = "weights.png"
+    RELIABILITY = "reliability.png"
+    TRAINING = "training.png"
 
 
 class RunFolder:
@@ -40,6 +53,7 @@ class RunFolder:
                 hint = f"The protocol left its model in {path / 'final'}"
             raise InvalidRun(f"{path} is not a run folder: it has no {CONFIG}. {hint}")
         try:
+            # Settings may have been renamed since the file was written.
             with warnings.catch_warnings(action="ignore", category=FutureWarning):
                 return cls(path, Experiment(load_config(str(config_file))))
         except InvalidConfig as error:
@@ -60,7 +74,7 @@ class RunFolder:
                 )
         path.mkdir(parents=True, exist_ok=True)
         with locked(path):
-            _remove(path, CHECKPOINT, METRICS, EVALUATION, SUMMARY)
+            _remove(path, CHECKPOINT, METRICS, EVALUATION, SUMMARY, *Figure)
             write_atomically(path / CONFIG, experiment.config.to_toml().encode())
         return cls(path, experiment)
 
@@ -74,8 +88,7 @@ class RunFolder:
     def clear(self) -> None:
         """Removes all files of the run."""
         with self.lock():
-            _remove(self.path, CHECKPOINT, METRICS, EVALUATION, SUMMARY, CONFIG)
-        _remove(self.path, LOCK)
+            _remove(self.path, CHECKPOINT, METRICS, EVALUATION, SUMMARY, *Figure, CONFIG)
 
     def lock(self) -> contextlib.AbstractContextManager[None]:
         """Keeps other processes from training here."""
@@ -96,15 +109,18 @@ class RunFolder:
         return entries
 
     def append_metrics(self, entry: dict[str, Any]) -> None:
-        """Adds the entry of one chunk. Results of an earlier checkpoint are removed: they are stale now."""
-        _remove(self.path, EVALUATION)
+        """Adds the entry of one chunk. Results of an earlier checkpoint are removed."""
+        _remove(self.path, EVALUATION, SUMMARY)
         with open(self.path / METRICS, "a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
 
     def rewind_metrics(self, step: int) -> None:
         """Drops the entries after `step`: chunks after the checkpoint are trained again."""
         kept = [json.dumps(entry) + "\n" for entry in self.metrics() if entry["step"] <= step]
-        write_atomically(self.path / METRICS, "".join(kept).encode())
+        if kept:
+            write_atomically(self.path / METRICS, "".join(kept).encode())
+        else:
+            _remove(self.path, METRICS)
 
     def steps_per_second(self) -> float | None:
         """Median over the chunks without validation and compilation; each step trains all seeds."""

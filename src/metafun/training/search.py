@@ -33,8 +33,8 @@ SAMPLERS: dict[str, type[BaseSampler]] = {"random": RandomSampler, "tpe": TPESam
 PRUNERS = {"none": optuna.pruners.NopPruner, "median": optuna.pruners.MedianPruner}
 SECONDS_TO_CONNECT = 10
 ATTEMPTS = 3
-# Settings that belong to the trial, not to the configuration that the search recommends.
-OF_A_TRIAL = {"training.steps", "training.seeds", "tasks.features", "tasks.fingerprint"}
+# Settings of a trial, or filled in from the data: not part of the configuration that the search recommends.
+TRIAL_ONLY = {"training.steps", "training.seeds", "tasks.features", "tasks.image", "tasks.fingerprint"}
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -128,7 +128,7 @@ def work(
     """
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder, "searching"):
-        for begun in _begun(study, space, worker):
+        for begun in _begun(study, worker):
             yield from _train(study, space, folder, begun)
         while asked := _ask(study, space, worker, trials, batch, SAMPLERS[sampler], seed):
             yield from _train(study, space, folder, asked)
@@ -183,7 +183,7 @@ def winner(study: optuna.Study, space: Space, source: str) -> str:
     other = tuple(key.removesuffix("kind") for key in kinds)
     table: dict[str, Any] = {"base": str(Path(source).resolve()) if source.endswith(".toml") else source}
     for key, value in found.items():
-        if key not in OF_A_TRIAL and (known.get(key) != value or key.startswith(other)):
+        if key not in TRIAL_ONLY and (known.get(key) != value or key.startswith(other)):
             table = merge(table, nested(key, value))
     return tomli_w.dumps(table)
 
@@ -217,7 +217,7 @@ def _ask(
     return asked
 
 
-def _begun(study: optuna.Study, space: Space, worker: str) -> Iterator[list[Trial]]:
+def _begun(study: optuna.Study, worker: str) -> Iterator[list[Trial]]:
     """The trials of each unfinished run of `worker`."""
     runs: dict[str, list[FrozenTrial]] = {}
     for trial in study.get_trials(deepcopy=False):
@@ -242,8 +242,8 @@ def _train(study: optuna.Study, space: Space, folder: Path, trials: Sequence[Tri
     config = space.combine([trial.params for trial in trials])
     run = Run.create(path, config) if RunFolder.is_free(path) else Run(path)
     numbers = tuple(trial.number for trial in trials)
-    open_ones = {trial.number for trial in running(study)}
-    hopeless = np.array([trial.number not in open_ones for trial in trials])
+    unfinished = {trial.number for trial in running(study)}
+    hopeless = np.array([trial.number not in unfinished for trial in trials])
     yield TrialProgress(numbers, run, None)
     try:
         for metrics in run.train():
@@ -267,14 +267,14 @@ def _hopeless(trials: Sequence[Trial], known: np.ndarray, metrics: ChunkMetrics)
     """Which trials the pruner rejects, or have diverged."""
     assert metrics.validation is not None
     errors = _by_variant(metrics.validation, len(trials))
-    given_up = ~np.isfinite(errors)
-    for i in np.flatnonzero(~(given_up | known)).tolist():
+    rejected = ~np.isfinite(errors)
+    for i in np.flatnonzero(~(rejected | known)).tolist():
         try:
             trials[i].report(float(errors[i]), metrics.record.step)
-            given_up[i] = trials[i].should_prune()
+            rejected[i] = trials[i].should_prune()
         except optuna.exceptions.UpdateFinishedTrialError:
-            given_up[i] = True
-    return given_up
+            rejected[i] = True
+    return rejected
 
 
 def _by_variant(errors: Sequence[float], variants: int) -> np.ndarray:

@@ -10,7 +10,7 @@ from .progress import stop_signal
 from .search import TrialProgress, error, finished
 
 
-def follow(
+def run_search(
     study: optuna.Study,
     progress: Generator[TrialProgress, None, None],
     trials: int,
@@ -47,7 +47,7 @@ def follow(
                 console.print(f"{len(done)} of {trials} trials done, best {best}; next: {numbered(now.trials)}")
             if stopped.is_set():
                 progress.close()
-                raise KeyboardInterrupt("stopped; --resume goes on from there.")
+                raise KeyboardInterrupt("stopped; continue with --resume.")
 
 
 def numbered(trials: Sequence[int]) -> str:

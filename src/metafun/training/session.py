@@ -184,7 +184,7 @@ class TrainingSession:
         checkpoint.save(self.folder.checkpoint_file, self.experiment, groups, asdict(now.record))
 
     def _diverged(self, step: int, losses: Float[np.ndarray, "steps s"]) -> Diverged:
-        what = f"parameters became infinite at step {step + len(losses)}"
+        what = f"parameters became NaN or infinite by step {step + len(losses)}"
         if not np.isfinite(losses).all():
             i, s = np.argwhere(~np.isfinite(losses))[0]
             seeds = self.experiment.training.seeds

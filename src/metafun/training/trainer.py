@@ -42,7 +42,7 @@ class State(eqx.Module):
 
 
 class Variation(eqx.Module):
-    """What may differ between models that train at once, besides seeds: along a leading axis where it does.
+    """Settings that may differ between models that train at once; those that do have one entry for each model.
 
     Args:
         hyperparameters: the model without its parameters.
@@ -158,7 +158,7 @@ def variation(experiment: Experiment) -> Variation:
 
 
 def _for_each_model(function: Callable) -> Callable:
-    """`eqx.filter_vmap`, but without a batch axis for a single model: such products use slower kernels."""
+    """`eqx.filter_vmap`, except for a single model: matrix products with a batch axis of 1 use slower kernels."""
 
     def mapped(*arguments: PyTree) -> PyTree:
         if len(jax.tree.leaves(arguments)[0]) > 1:

@@ -16,9 +16,9 @@ class Tables(TaskDistribution):
     """Tables standardised by their context, as `fit` does. A column beyond the table's width is missing in every row.
 
     Args:
-        columns: most columns.
-        context: (least, most) context rows; the logarithm of their number is uniform.
-        targets: most targets.
+        columns: maximum number of columns.
+        context: (minimum, maximum) of the number of context rows; the logarithm of their number is uniform.
+        targets: maximum number of targets.
     """
 
     columns: int = eqx.field(static=True)
