@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -94,16 +94,14 @@ def configure(
     vary: Sequence[str] | None = None,
 ) -> Config:
     """A preset or file with changes; some settings have options of their own."""
-    changes: dict[str, Any] = {"training.seeds": None if seeds is None else list(range(seeds)), "tasks.data": data}
-    changes = {key: value for key, value in changes.items() if value is not None}
-    for key in changes:
-        if any(setting.startswith(key + "=") for setting in settings or ()):
+    for key, value in (("training.seeds", seeds), ("tasks.data", data)):
+        if value is not None and any(setting.startswith(key + "=") for setting in settings or ()):
             raise InvalidConfig(f"--{key.split('.')[1]} and --set {key}=… set the same thing; give one of them.")
-    if data is not None:
-        load_config(source).tasks.with_data(data)
+    changes: dict[str, Any] = {} if seeds is None else {"training.seeds": list(range(seeds))}
     if vary:
         changes["vary"] = dict(map(parse_setting, vary))
-    return load_config(source, settings or (), changes)
+    config = load_config(source, settings or (), changes)
+    return config if data is None else replace(config, tasks=config.tasks.with_data(data))
 
 
 def check_folder(option: str, path: Path | None) -> None:

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -135,7 +134,7 @@ def _work(study: "optuna.Study", space: Space, options: SearchOptions, *, is_sha
     folder = options.folder / f"worker-{options.worker}"
     limits: dict[str, Any] = {"trials": options.trials, "batch": options.batch}
     try:
-        name = _worker_name(folder, is_shared)
+        name = searching.worker_name(folder, is_shared)
         progress = searching.work(
             study, space, folder, worker=name, sampler=options.sampler, seed=options.seed, **limits
         )
@@ -150,17 +149,6 @@ def _work(study: "optuna.Study", space: Space, options: SearchOptions, *, is_sha
         failed = [process for process in others if process.wait()]
     if failed:
         raise InvalidSearch(f"{len(failed)} of {options.workers} workers failed; see above. --resume continues.")
-
-
-def _worker_name(folder: Path, is_shared: bool) -> str:
-    """A unique name; in a shared storage, folders of two machines may have the same one."""
-    if not is_shared:
-        return folder.name
-    path = folder / "name"
-    if not path.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, uuid.uuid4().hex.encode())
-    return path.read_text("utf-8")
 
 
 def _start(worker: int, folder: Path) -> subprocess.Popen:

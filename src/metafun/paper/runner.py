@@ -11,7 +11,7 @@ import numpy as np
 from rich.console import Console
 
 from .. import __version__
-from ..config import Config, load_space, with_changes
+from ..config import Config, load_space, resolve, with_changes
 from ..errors import InvalidData
 from ..files import locked
 from ..training import protocol
@@ -79,13 +79,14 @@ class Runner:
         return self.runs / job.key / f"{len(job.config.training.seeds)}-seeds"
 
     def _measure(self, job: Job, folder: Path) -> list[Measured]:
-        config, chosen = job.experiment.config, ""
+        experiment, chosen = job.experiment, ""
         if job.search is not None:
-            config, chosen = self._searched(job, config, folder / "search")
+            config, chosen = self._searched(job, experiment.config, folder / "search")
+            experiment = resolve(config)
         if job.protocol:
-            run, _ = protocol.run_protocol(self._run_folder(job), config, self.console, resume=True)
+            run, _ = protocol.run_protocol(self._run_folder(job), experiment, self.console, resume=True)
         else:
-            run = Run.open(self._run_folder(job), config, resume=True)
+            run = Run.open(self._run_folder(job), experiment, resume=True)
             train(run, self.console)
         measured = measure(run, self.console)
         return [line for address in job.addresses for line in self._lines(job, address, run, measured, chosen)]

@@ -8,7 +8,7 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
-from ..config import Config
+from ..config import Config, Experiment, resolve
 from ..errors import InvalidConfig, InvalidRun
 from .progress import train
 from .run import Run
@@ -50,7 +50,7 @@ def final_config(tuned: Run, chosen: dict[str, Any]) -> Config:
 
 def run_protocol(
     folder: Path,
-    config: Config,
+    config: Config | Experiment,
     console: Console,
     *,
     overwrite: bool = False,
@@ -65,10 +65,11 @@ def run_protocol(
         console: shows progress.
         overwrite, resume, keep_settings: as in `Run.open`.
     """
-    check_protocol(config)
+    experiment = resolve(config)
+    check_protocol(experiment.config)
     if overwrite and (folder / "final" / "config.toml").exists():
         Run(folder / "final").folder.clear()  # it belongs to the tuning that is about to be replaced
-    tuned = Run.open(folder / "tune", config, overwrite=overwrite, resume=resume, keep_settings=keep_settings)
+    tuned = Run.open(folder / "tune", experiment, overwrite=overwrite, resume=resume, keep_settings=keep_settings)
     train(tuned, console, "tuning")
     chosen = choose_step(tuned)
     variant = f" with {tuned.describe_variant(chosen['variant'])}" if tuned.config.vary else ""

@@ -38,7 +38,13 @@ class Run:
 
     @classmethod
     def open(
-        cls, path: Path, config: Config, *, overwrite: bool = False, resume: bool = False, keep_settings: bool = False
+        cls,
+        path: Path,
+        config: Config | Experiment,
+        *,
+        overwrite: bool = False,
+        resume: bool = False,
+        keep_settings: bool = False,
     ) -> "Run":
         """A new run, or with `resume` the one in the folder.
 
@@ -54,8 +60,8 @@ class Run:
         if not resume or RunFolder.is_free(path):
             return cls.create(path, config, overwrite=overwrite)
         run = cls(path)
-        if not keep_settings and run.config != (asked := resolve(config).config):
-            old, new = (flatten(to_table(c)) for c in (run.config, asked))
+        if not keep_settings and run.experiment != (asked := resolve(config)):
+            old, new = (flatten(to_table(e.config)) for e in (run.experiment, asked))
             key = next(key for key in {**old, **new} if old.get(key) != new.get(key))
             raise InvalidConfig(
                 f"{path} was started with other settings: {key} is {old.get(key)} there and {new.get(key)} here. "

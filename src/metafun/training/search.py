@@ -5,6 +5,7 @@ Workers share only the study's storage. Each trial records its worker and its ru
 
 import re
 import time
+import uuid
 import warnings
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from ..config import Space, load_config
 from ..config.space import Range
 from ..errors import Diverged, InvalidConfig, InvalidSearch
-from ..files import locked
+from ..files import locked, write_atomically
 from ..schema import flatten, merge, nested, to_table
 from .devices import forget_programs
 from .run import Run
@@ -133,6 +134,22 @@ def work(
         while asked := _ask(study, space, worker, trials, batch, SAMPLERS[sampler], seed):
             yield from _train(study, space, folder, asked)
             forget_programs()
+
+
+def worker_name(folder: Path, is_shared: bool) -> str:
+    """A name that no other worker of the study has.
+
+    Args:
+        folder: the worker's folder.
+        is_shared: whether several machines share the storage: their folders may have the same name.
+    """
+    if not is_shared:
+        return folder.name
+    path = folder / "name"
+    if not path.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, uuid.uuid4().hex.encode())
+    return path.read_text("utf-8")
 
 
 def finished(study: optuna.Study) -> list[FrozenTrial]:
