@@ -195,7 +195,7 @@ def test_bad_tables_are_refused(estimator):
         with pytest.raises(ValueError, match="one class only"):
             model.fit(x, np.zeros(len(x), int))
     else:
-        with pytest.raises(ValueError, match="MultiOutputRegressor takes a model for each"):
+        with pytest.raises(ValueError, match="MultiOutputRegressor fits one model for each"):
             model.fit(x, np.c_[y, y])
 
 
