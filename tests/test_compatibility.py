@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from metafun import MetaFunRegressor, Run
 from metafun.bench.results import read_cells
 from metafun.cli import app
-from metafun.paper import Results
+from metafun.paper import ITEMS, Results, plan
 
 # `metafun train sinusoid --seeds 2 --vary training.learning_rate=[1e-3,3e-3]` in small, then `metafun evaluate`.
 OLD_RUN = Path(__file__).parent / "golden" / "old-run"
@@ -52,6 +52,15 @@ RESULTS = Path(__file__).parent.parent / "results"
 def test_recorded_results_load(path):
     lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     assert lines and all(isinstance(line, dict) for line in lines)
+
+
+@pytest.mark.parametrize("item", ITEMS)
+def test_recorded_cells_of_the_paper_are_not_measured_again(item):
+    """The key of a training is a hash of its settings and of the text of its search space."""
+    names = ("center", "multiview")
+    data = {f"miniimagenet-{name}": f"miniimagenet_wrn28_{name}" for name in names}
+    keys = {job.key for trials in (32, 64) for job in plan([item], trials=trials, data=data)}
+    assert {line.job for line in Results(RESULTS).lines if line.item == item} <= keys
 
 
 def test_results_of_the_paper_and_of_the_benchmark_load():
