@@ -7,7 +7,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from .trained import Trained, read_group
+from ..training.checkpoint import read_arrays
+from .trained import Trained, locate
 
 GROUP = "context"
 
@@ -45,7 +46,7 @@ def load_context(path: str | Path, trained: Trained) -> SavedContext | None:
         path: the file.
         trained: the model opened from it, whose record holds labels and column names.
     """
-    arrays, record = read_group(path, GROUP), trained.record
+    arrays, record = read_arrays(locate(path), GROUP), trained.record
     if not arrays:
         return None
     columns = [str(name) for name in record.get("names", [])]

@@ -15,7 +15,7 @@ import numpy as np
 from ..config import Experiment, parse_config, parse_toml
 from ..errors import InvalidCheckpoint, suggest
 from ..model.learner import Learner
-from ..model.nn import count_parameters
+from ..model.nn import count_parameters, is_array
 from ..model.task import Points
 from ..tasks import TaskSource
 from ..training import checkpoint
@@ -71,7 +71,7 @@ class Trained:
             extra: further groups of arrays, by name.
             record: values for the header, as JSON.
         """
-        model = jax.tree.map(lambda leaf: leaf[None] if checkpoint.is_array(leaf) else leaf, self.model)
+        model = jax.tree.map(lambda leaf: leaf[None] if is_array(leaf) else leaf, self.model)
         checkpoint.save(path, self.experiment, {"best": model, **(extra or {})}, record or {})
 
     def __repr__(self) -> str:
@@ -113,11 +113,6 @@ def locate(source: str | Path) -> Path:
     raise InvalidCheckpoint(
         f"there is no run folder '{source}', and no checkpoint of that name is shipped; {suggest(str(source), SHIPPED)}"
     )
-
-
-def read_group(source: str | Path, group: str) -> dict[str, np.ndarray]:
-    """The arrays of a group in a checkpoint, by name; empty if it has no such group."""
-    return checkpoint.read_arrays(locate(source), group)
 
 
 # A file is read again only if it has changed: `fit` must not wait for the disk.
