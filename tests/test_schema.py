@@ -61,7 +61,21 @@ def test_a_former_name_replaces_the_value_below_it():
 
 
 def test_the_original_names_are_those_before_renaming():
-    assert to_table(Outer(Inner(new=5)), original_names=True) == {"part": {"kind": "inner", "old": 5}}
+    assert to_table(Outer(Inner(new=5)), original=True) == {"part": {"kind": "inner", "old": 5}}
+
+
+@dataclass(frozen=True)
+class Extended:
+    old: int = 1
+    later: str = "as before"
+
+    added = {"later": "as before"}  # noqa: RUF012
+
+
+def test_the_original_table_leaves_out_an_added_field_unless_it_changes_the_behaviour():
+    assert to_table(Extended(), original=True) == {"old": 1}
+    assert to_table(Extended(later="new"), original=True) == {"old": 1, "later": "new"}
+    assert to_table(Extended()) == {"old": 1, "later": "as before"}
 
 
 def test_settings_and_files_may_use_the_former_name(tmp_path):
@@ -96,7 +110,7 @@ def test_variants_and_search_spaces_may_use_the_former_name(tmp_path):
 def test_a_configuration_written_before_the_renaming_is_read():
     config = load_config("leo-mini-1shot")
     with renamed:
-        assert parse_config(to_table(config, original_names=True)) == config
+        assert parse_config(to_table(config, original=True)) == config
 
 
 def test_a_renaming_does_not_forget_measured_results():

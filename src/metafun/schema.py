@@ -35,18 +35,21 @@ def parse(cls: type[T], table: Mapping[str, Any], where: str = "") -> T:
     return cls(**{key: _value(hints[key], value, where + key) for key, value in table.items()})
 
 
-def to_table(config: Any, original_names: bool = False) -> dict[str, Any]:
+def to_table(config: Any, original: bool = False) -> dict[str, Any]:
     """The inverse of `parse`, without fields that are None: TOML has no word for it.
 
     Args:
-        config: an instance of a dataclass.
-        original_names: whether a renamed field is written under its former name, for keys that must outlast renames.
+        config: an instance of a dataclass. Its class attribute `added`, if any, names the fields that its first
+            version lacked, each with the value that stands for the behaviour of that version.
+        original: whether to write the table as that first version would, for hashes that must outlast changes: a
+            renamed field under its former name, and no added field that has the value in `added`.
     """
-    former = {new: old for old, new in getattr(config, "renamed", {}).items()} if original_names else {}
+    former = {new: old for old, new in getattr(config, "renamed", {}).items()} if original else {}
+    added = getattr(config, "added", {}) if original else {}
     return {
-        former.get(name, name): to_table(value, original_names) if dataclasses.is_dataclass(value) else value
+        former.get(name, name): to_table(value, original) if dataclasses.is_dataclass(value) else value
         for name in (field.name for field in dataclasses.fields(config))
-        if (value := getattr(config, name)) is not None
+        if (value := getattr(config, name)) is not None and not (name in added and value == added[name])
     }
 
 

@@ -119,7 +119,7 @@ class Job:
     @cached_property
     def key(self) -> str:
         """A hash of what is trained, independent of the seeds."""
-        plain = to_table(replace(self.config, training=replace(self.config.training, seeds=(0,))), original_names=True)
+        plain = to_table(replace(self.config, training=replace(self.config.training, seeds=(0,))), original=True)
         search = (space_text(self.search), self.fixed, self.trials) if self.search else None
         return hashlib.sha256(json.dumps((plain, search)).encode()).hexdigest()[:12]
 

@@ -29,6 +29,8 @@ class Measured:
         date: ISO date.
         command: the command that measures the cell again.
         found: settings that a search chose.
+        steps: training steps; None in lines of version 0.1.0.
+        beside: other trainings of `metafun reproduce` that shared the device; None if that was not recorded.
     """
 
     item: str
@@ -47,6 +49,8 @@ class Measured:
     date: str
     command: str
     found: str = ""
+    steps: int | None = None
+    beside: int | None = None
 
     @property
     def address(self) -> Address:

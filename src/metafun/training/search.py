@@ -64,7 +64,7 @@ def open_study(name: str, storage: str, space: Space, *, pruner: str = "median")
         space: what is searched; InvalidSearch if the study has another one.
         pruner: `median` or `none`.
     """
-    identity = repr((to_table(space.config, original_names=True), space.ranges, sorted(space.fixed)))
+    identity = repr((to_table(space.config, original=True), space.ranges, sorted(space.fixed)))
     study = _connect(name, storage, pruner)
     known = study.user_attrs.get("identity")
     if known is None:
