@@ -1,9 +1,12 @@
 """Atomic writes, and locks on folders, on Linux, macOS and Windows."""
 
 import contextlib
+import json
 import os
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import filelock
 
@@ -58,3 +61,38 @@ def locked(folder: Path, doing: str = "training", *, wait: bool = False) -> Iter
         yield
     finally:
         lock.release()
+
+
+@contextlib.contextmanager
+def present(folder: Path) -> Iterator[Callable[[], int]]:
+    """Yields a function that counts the other processes inside this block with the same folder.
+
+    Args:
+        folder: gets one lock file for each process; those of dead processes are removed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    own = filelock.FileLock(folder / f"{uuid.uuid4().hex}.process", timeout=-1)
+
+    def others() -> int:
+        return sum(_is_held(path) for path in folder.glob("*.process") if path != Path(own.lock_file))
+
+    with own:
+        yield others
+    Path(own.lock_file).unlink(missing_ok=True)
+
+
+def _is_held(path: Path) -> bool:
+    """Whether a process holds the lock file; otherwise it is removed."""
+    try:
+        with filelock.FileLock(path, timeout=0):
+            pass
+    except filelock.Timeout:
+        return True
+    path.unlink(missing_ok=True)
+    return False
+
+
+def append_json(path: Path, content: dict[str, Any]) -> None:
+    """Appends a line to a .jsonl file."""
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(json.dumps(content) + "\n")

@@ -48,13 +48,6 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
 
 
-def append_json(path: Path | None, content: dict[str, Any]) -> None:
-    """Appends a line to a .jsonl file, if one is given."""
-    if path is not None:
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(content) + "\n")
-
-
 app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,

@@ -14,12 +14,13 @@ from rich.markup import escape
 from .. import __version__
 from ..config import describe_preset, presets
 from ..errors import InvalidConfig, InvalidRun
+from ..files import append_json
 from ..training import protocol as paper_protocol
 from ..training.devices import join_processes
 from ..training.measure import measure
 from ..training.progress import train as train_run
 from ..training.run import Run
-from .console import AsJson, app, append_json, err, out, write_json
+from .console import AsJson, app, err, out, write_json
 from .options import Data, RecordTo, TrainingOptions, check_folder, with_options
 from .show import show
 
@@ -105,7 +106,8 @@ def protocol(options: TrainingOptions, as_json: AsJson = False, record: RecordTo
         show(results)
     err.print(escape(f"the model is in {final.path}. Next: metafun plot {final.path}"))
     write_json(folder / "evaluation.json", results)
-    append_json(record, results)
+    if record is not None:
+        append_json(record, results)
 
 
 @app.command()
@@ -138,7 +140,8 @@ def evaluate(
     else:
         show(results)
     write_json(path / "evaluation.json", results)
-    append_json(record, results)
+    if record is not None:
+        append_json(record, results)
 
 
 @app.command()

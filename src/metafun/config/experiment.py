@@ -104,7 +104,7 @@ def _check_vary(config: Config) -> None:
             raise InvalidConfig(
                 f"vary.{key} has {len(values)} values; give each setting the same number, at least one."
             )
-    if len({_program(variant) for variant in _variants(config)}) > 1:
+    if len({program(variant) for variant in _variants(config)}) > 1:
         raise InvalidConfig(
             f"vary: {', '.join(config.vary)} change the structure of the program. These can vary in one run: "
             "training.learning_rate; the model's step_size, dropout, label_smoothing and penalty weights, "
@@ -112,10 +112,11 @@ def _check_vary(config: Config) -> None:
         )
 
 
-def _program(config: Config) -> Hashable:
-    """What configurations must have in common to train as one program."""
+def program(config: Config) -> Hashable:
+    """What configurations must have in common to train as variants of one run."""
     training = dataclasses.replace(config.training, learning_rate=0.0)
-    return config.tasks, training, jax.tree.structure(_check_model(config))
+    leaves, structure = jax.tree.flatten(_check_model(config))
+    return config.tasks, training, structure, tuple(getattr(leaf, "shape", None) for leaf in leaves)
 
 
 def _check_model(config: Config) -> Learner:

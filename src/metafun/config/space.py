@@ -1,6 +1,8 @@
 """A search space: the range of each setting that a search decides."""
 
-from collections.abc import Iterable, Mapping
+import contextlib
+import hashlib
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
@@ -10,6 +12,7 @@ from typing import Any
 from ..errors import InvalidConfig, suggest
 from ..schema import current_name, flatten, parse, to_table
 from .config import Config
+from .experiment import program
 from .load import parse_toml, with_changes
 
 
@@ -37,6 +40,15 @@ class Range:
         given = (self.choices, self.integers, self.uniform, self.log_uniform)
         return next(values for values in given if values is not None)
 
+    def value_at(self, u: float) -> Any:
+        """The value for `u` in [0, 1): if `u` is uniform, the value is distributed as the range says."""
+        if self.choices is not None:
+            return self.choices[int(u * len(self.choices))]
+        low, high = self.examples
+        if self.integers is not None:
+            return low + int(u * (high - low + 1))
+        return low + u * (high - low) if self.uniform is not None else low * (high / low) ** u
+
 
 @dataclass(frozen=True)
 class Space:
@@ -60,6 +72,28 @@ class Space:
         also = {other: value for other, value in others if other in settings}
         return with_changes(config, also)
 
+    def draw(self, seed: int, trial: int) -> dict[str, Any]:
+        """The values of one trial of a random search, drawn independently of all other trials.
+
+        A hash draws them: the values depend on no library's generator, and a setting's value not on the other settings
+        of the space.
+
+        Args:
+            seed: of the search.
+            trial: number of the trial.
+        """
+        return {key: values.value_at(_uniform(f"{seed} {trial} {key}")) for key, values in self.ranges.items()}
+
+    def together(self, trials: Mapping[int, Mapping[str, Any]]) -> list[list[int]]:
+        """The numbers of the trials, grouped by those that `combine` accepts; without invalid configurations."""
+        groups: dict[Hashable, list[int]] = {}
+        for number, values in trials.items():
+            # Settings that are valid alone may be invalid together.
+            with contextlib.suppress(InvalidConfig):
+                config = self.configure(values)
+                groups.setdefault(program(config), []).append(number)
+        return list(groups.values())
+
     def combine(self, trials: Iterable[Mapping[str, Any]]) -> Config:
         """One configuration for trials that differ only in `batchable` settings: each trial is a variant."""
         configs = [self.configure(values) for values in trials]
@@ -82,6 +116,11 @@ class Space:
         except InvalidConfig:
             return False
         return all(isinstance(value, float) for value in examples)
+
+
+def _uniform(text: str) -> float:
+    """A number in [0, 1) that a hash of the text determines."""
+    return (int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 11) / 2**53
 
 
 def spaces() -> list[str]:

@@ -26,6 +26,7 @@ class Cell:
         settings: changes of the preset, as `key=value`.
         search: search space from which settings are drawn anew, if any.
         fixed: settings of that space that keep their value.
+        search_seed: seed of the draws.
     """
 
     preset: str
@@ -33,6 +34,7 @@ class Cell:
     settings: tuple[str, ...] = ()
     search: str | None = None
     fixed: tuple[str, ...] = ()
+    search_seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,7 @@ class Job:
         config: what to train.
         search: search space that is searched first, if any.
         fixed: settings of the space that keep their value.
+        search_seed: seed of the draws.
         trials: trials of the search.
         addresses: the cells.
     """
@@ -103,6 +106,7 @@ class Job:
     config: Config
     search: str | None
     fixed: tuple[str, ...]
+    search_seed: int
     trials: int
     addresses: tuple[Address, ...]
 
@@ -120,7 +124,7 @@ class Job:
     def key(self) -> str:
         """A hash of what is trained, independent of the seeds."""
         plain = to_table(replace(self.config, training=replace(self.config.training, seeds=(0,))), original=True)
-        search = (space_text(self.search), self.fixed, self.trials) if self.search else None
+        search = (space_text(self.search), self.fixed, self.trials, self.search_seed) if self.search else None
         return hashlib.sha256(json.dumps((plain, search)).encode()).hexdigest()[:12]
 
 
@@ -179,10 +183,9 @@ def plan(
         if replacement := (data or {}).get(config.tasks.data):
             changed["tasks.data"] = replacement
         config = with_changes(config, changed) if changed else config
-        job = Job(config, cell.search, cell.fixed, trials, (address,))
+        job = Job(config, cell.search, cell.fixed, cell.search_seed, trials, (address,))
         there = found.get(job.key)
-        addresses = (*there.addresses, address) if there else (address,)
-        found[job.key] = Job(job.config, job.search, job.fixed, trials, addresses)
+        found[job.key] = replace(job, addresses=(*there.addresses, address)) if there else job
     return list(found.values())
 
 

@@ -30,7 +30,8 @@ class Measured:
         command: the command that measures the cell again.
         found: settings that a search chose.
         steps: training steps; None in lines of version 0.1.0.
-        beside: other trainings of `metafun reproduce` that shared the device; None if that was not recorded.
+        beside: other processes of `metafun reproduce` that shared the device; None if that was not recorded.
+        broke_away: step at which the loss of this seed broke away; None if it did not.
     """
 
     item: str
@@ -51,10 +52,40 @@ class Measured:
     found: str = ""
     steps: int | None = None
     beside: int | None = None
+    broke_away: int | None = None
 
     @property
     def address(self) -> Address:
         return Address(self.item, self.row, self.column, self.metric)
+
+
+@dataclass(frozen=True)
+class Searched:
+    """All trials of a cell's search: a line of searches.jsonl.
+
+    Args:
+        item, row, column, job, data, version, device, date, command: as in `Measured`.
+        seed: seed of the draws.
+        errors: least validation error of each trial; None if it diverged.
+        steps: step of that error.
+        seconds: of the whole search, compilation included.
+        beside: as in `Measured`.
+    """
+
+    item: str
+    row: str
+    column: str
+    job: str
+    data: str
+    version: str
+    device: str
+    date: str
+    command: str
+    seed: int
+    errors: tuple[float | None, ...]
+    steps: tuple[int, ...]
+    seconds: float
+    beside: int
 
 
 class Results:

@@ -1,28 +1,30 @@
 """Measures the cells of the paper: trains what a job describes, after a search where it has one, and evaluates it."""
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 from rich.console import Console
 
-from .. import __version__
 from ..config import Config, load_space, resolve, with_changes
 from ..errors import InvalidData
-from ..files import locked
+from ..files import append_json, locked, present
 from ..training import protocol
-from ..training.measure import measure
+from ..training.measure import measure, origin
 from ..training.progress import train
+from ..training.random_search import RandomSearch
 from ..training.run import Run
 from .items import Address, Job, load_item
-from .results import Measured, Results
+from .results import Measured, Results, Searched
 
-# Training steps of a trial, at most.
-TRIAL_STEPS = 2000
+# Folder of the lock files by which processes that share the work count each other.
+PROCESSES = "processes"
+# Training steps of a trial, at most: those of the authors' search.
+TRIAL_STEPS = 1000
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,10 @@ class Runner:
         """Measures a job, from where it was stopped; Busy if another process is measuring it."""
         folder = self.runs / job.key
         folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder, "measuring"):
+        with locked(folder, "measuring"), present(self.runs / PROCESSES) as others:
             found = Results(self.results)
             if self.is_missing(job, found):  # another process may have been faster
-                found.append(self._measure(job, folder))
+                found.append(self._measure(job, folder, others))
 
     def draw(self, names: Sequence[str], jobs: Sequence[Job]) -> Iterator[Path]:
         """The figures whose trained models are all available."""
@@ -78,38 +80,34 @@ class Runner:
         """Other seeds are another run."""
         return self.runs / job.key / f"{len(job.config.training.seeds)}-seeds"
 
-    def _measure(self, job: Job, folder: Path) -> list[Measured]:
-        experiment, chosen = job.experiment, ""
+    def _measure(self, job: Job, folder: Path, others: Callable[[], int]) -> list[Measured]:
+        experiment, chosen, before = job.experiment, "", others()
         if job.search is not None:
-            config, chosen = self._searched(job, experiment.config, folder / "search")
+            config, chosen = self._searched(job, experiment.config, folder / "search", others)
             experiment = resolve(config)
         if job.protocol:
             run, _ = protocol.run_protocol(self._run_folder(job), experiment, self.console, resume=True)
         else:
             run = Run.open(self._run_folder(job), experiment, resume=True)
             train(run, self.console)
-        measured = measure(run, self.console)
-        return [line for address in job.addresses for line in self._lines(job, address, run, measured, chosen)]
+        measured = measure(run, self.console) | {"found": chosen, "beside": max(before, others())}
+        return [line for address in job.addresses for line in self._lines(job, address, run, measured)]
 
-    def _lines(
-        self, job: Job, address: Address, run: Run, measured: Mapping[str, Any], chosen: str
-    ) -> Iterator[Measured]:
+    def _lines(self, job: Job, address: Address, run: Run, measured: Mapping[str, Any]) -> Iterator[Measured]:
         metric = measured["metrics"][address.metric]
-        for seed, value in zip(run.config.training.seeds, metric["seeds"], strict=True):
+        each = zip(run.config.training.seeds, metric["seeds"], measured["broke_away"], strict=True)
+        for seed, value, broke_away in each:
             yield Measured(
-                **{name: getattr(address, name) for name in ("item", "row", "column", "metric")},
+                **asdict(address),
                 seed=seed,
                 value=_finite(value),
                 interval=_finite(metric["interval"]),
                 tasks=measured["test_tasks"],
                 job=job.key,
-                data=run.experiment.tasks.fingerprint or "",
-                version=__version__,
-                device=jax.local_devices()[0].device_kind,
+                **{name: measured[name] for name in ("data", "version", "device", "date", "found", "steps", "beside")},
                 seconds=measured["train_seconds"],
-                date=measured["date"],
                 command=self._command(job, address),
-                found=chosen,
+                broke_away=broke_away,
             )
 
     def _command(self, job: Job, address: Address) -> str:
@@ -120,28 +118,44 @@ class Runner:
         used = [pair for pair in self.data if pair.partition("=")[2] == job.config.tasks.data]
         return shlex.join(map(str, [*words, *(word for pair in used for word in ("--data", pair))]))
 
-    def _searched(self, job: Job, config: Config, folder: Path) -> tuple[Config, str]:
+    def _searched(self, job: Job, config: Config, folder: Path, others: Callable[[], int]) -> tuple[Config, str]:
         """The best configuration on val, and the settings that the search chose."""
-        from ..training import search  # Optuna is slow to import
-        from ..training.search_progress import run_search
-
         assert job.search is not None
         steps = min(TRIAL_STEPS, config.training.steps)
-        space = load_space(
-            job.search, with_changes(config, {"training.seeds": [0], "training.steps": steps}), job.fixed
-        )
-        folder.mkdir(parents=True, exist_ok=True)
-        study = search.open_study(job.key, str(folder / "study.journal"), space, pruner="none")
-        # The cell names the worker: the trials drawn must not depend on the path of the data, as the key does.
-        worker = str(job.addresses[0])
-        progress = search.work(study, space, folder / "worker-0", worker=worker, trials=job.trials, batch=8)
-        run_search(study, progress, job.trials, self.console)
-        values = search.best(study).params
+        short = with_changes(config, {"training.seeds": [0], "training.steps": steps})
+        space = load_space(job.search, short, job.fixed)
+        search = RandomSearch(folder, space, seed=job.search_seed, trials=job.trials)
+        before, began = others(), time.monotonic()
+        search.train(self.console)
+        self._record_search(job, search, time.monotonic() - began, max(before, others()))
+        best = search.best()
+        values = search.values[best.number]
+        self.console.print(f"trial {best.number}: validation error {best.error:.5f} after {best.step} steps")
         chosen = {key: value for key, value in values.items() if key not in job.fixed}
         words = (
             f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}" for key, value in chosen.items()
         )
         return load_space(job.search, config, job.fixed).configure(values), ", ".join(words)
+
+    def _record_search(self, job: Job, search: RandomSearch, seconds: float, beside: int) -> None:
+        """Adds a line to searches.jsonl for each cell that the search is for."""
+        trials = search.trials()
+        for address in job.addresses:
+            line = Searched(
+                item=address.item,
+                row=address.row,
+                column=address.column,
+                job=job.key,
+                data=job.experiment.tasks.fingerprint or "",
+                **origin(),
+                command=self._command(job, address),
+                seed=job.search_seed,
+                errors=tuple(_finite(trial.error) for trial in trials),
+                steps=tuple(trial.step for trial in trials),
+                seconds=round(seconds, 2),
+                beside=beside,
+            )
+            append_json(self.results / "searches.jsonl", asdict(line))
 
 
 def _finite(value: float | None) -> float | None:

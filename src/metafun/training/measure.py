@@ -14,6 +14,7 @@ from ..model.nn import count_parameters
 from .evaluation import evaluate
 from .run import Run
 from .session import best_variant, read_record
+from .stability import describe_break_aways
 
 
 def measure(
@@ -42,6 +43,10 @@ def measure(
     models, end = opened.models(variant, which), run.config.training.end
     if record.step < end and not record.stopped_early:
         console.print(f"note: training was stopped after {record.step} of {end} steps")
+    seeds = len(run.config.training.seeds)
+    broken = run.folder.stability().steps[variant * seeds : (variant + 1) * seeds] or [None] * seeds
+    if note := describe_break_aways(run.config.training.seeds, broken):
+        console.print(f"note: {note}")
     return {
         "run": run.path.name,
         "which": which,
@@ -54,8 +59,18 @@ def measure(
         "best_step": record.best_step,
         "train_seconds": round(record.seconds, 2),
         "steps_per_second": run.folder.steps_per_second(),
+        "broke_away": broken,
+        "seeds": list(experiment.training.seeds),
+        "data": experiment.tasks.fingerprint or "",
+        **origin(),
+        "config": experiment.config.to_toml(),
+    }
+
+
+def origin() -> dict[str, str]:
+    """Device, version and date of a measurement."""
+    return {
         "device": jax.local_devices()[0].device_kind,
         "version": __version__,
         "date": datetime.now(UTC).date().isoformat(),
-        "config": experiment.config.to_toml(),
     }

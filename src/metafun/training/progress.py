@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ..data.table import counted
 from .run import Run
 from .session import ChunkMetrics
+from .stability import describe_break_aways
 
 
 def train(run: Run, console: Console, title: str = "training") -> None:
@@ -54,6 +55,9 @@ def watched(run: Run, console: Console, title: str = "training") -> Iterator[Chu
                 error = np.nanmean(metrics.validation)
                 console.print(f"step {metrics.record.step}: loss {loss}, validation error {error:.5f}")
             yield metrics
+    seeds = training.seeds * variants
+    if note := describe_break_aways(seeds, run.folder.stability().steps or [None] * len(seeds)):
+        console.print(escape(f"warning: {note}"))
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ import numpy as np
 from ..config import Experiment, load_config
 from ..errors import InvalidConfig, InvalidRun
 from ..files import LOCK, locked, write_atomically
+from .stability import Stability, watched_metrics
 
 CONFIG, METRICS, CHECKPOINT = "config.toml", "metrics.jsonl", "checkpoint.safetensors"
 # Results of the checkpoint, removed when training continues.
@@ -121,6 +122,10 @@ class RunFolder:
             write_atomically(self.path / METRICS, "".join(kept).encode())
         else:
             _remove(self.path, METRICS)
+
+    def stability(self) -> Stability:
+        """Which losses have broken away so far."""
+        return watched_metrics(self.metrics(), self.experiment.config.model.loss.kind == "squared-error")
 
     def steps_per_second(self) -> float | None:
         """Median over the chunks without validation and compilation; each step trains all seeds."""

@@ -18,6 +18,7 @@ from .checkpoint import Checkpoint
 from .devices import same_everywhere
 from .evaluation import Validation
 from .run_folder import RunFolder
+from .stability import REMEDY
 from .trainer import State, Trainer, ravel
 
 # A checkpoint is written this often, and when training ends.
@@ -60,12 +61,14 @@ class ChunkMetrics:
         loss: mean training loss of each model over the chunk.
         validation: validation error of each model, where the chunk ended with a validation.
         tasks_per_second: training tasks of all models per second.
+        broke_away: step at which the loss of each model broke away, or None.
     """
 
     record: SessionRecord
     loss: tuple[float, ...]
     validation: tuple[float, ...] | None
     tasks_per_second: float
+    broke_away: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,13 +99,15 @@ class TrainingSession:
                 raise InvalidRun(
                     f"{self.folder.path}: the processes stopped at different steps; copy the folder of one to all."
                 )
-            validation = self._validation(trainer, now)
+            validation, stability = self._validation(trainer, now), self.folder.stability()
             saved, saved_at = now.record.step, time.monotonic()
             began = time.monotonic() - now.record.seconds
             chunks = iter(()) if now.record.stopped_early else trainer.run(now.state)
             try:
                 for state, losses in chunks:
                     now, metrics = self._advance(trainer, validation, now, state, losses, began)
+                    stability.watch(state.step, metrics.loss)
+                    metrics = replace(metrics, broke_away=tuple(stability.steps))
                     self._log(metrics)
                     if time.monotonic() - saved_at > SECONDS_BETWEEN_CHECKPOINTS:
                         self._save(trainer, now)
@@ -189,16 +194,15 @@ class TrainingSession:
             i, s = np.argwhere(~np.isfinite(losses))[0]
             seeds = self.experiment.training.seeds
             what = f"the loss of seed {seeds[s % len(seeds)]} became {losses[i, s]} at step {step + i + 1}"
-        return Diverged(
-            f"{what}; the run is kept as of step {step}. "
-            "A smaller training.learning_rate or training.clip=1.0 usually helps."
-        )
+        return Diverged(f"{what}; the run is kept as of step {step}. {REMEDY}")
 
     def _log(self, metrics: ChunkMetrics) -> None:
         record = metrics.record
         entry = {"step": record.step, "seconds": record.seconds, "loss": _as_json(metrics.loss)}
         if metrics.validation is not None:
             entry["validation"] = _as_json(metrics.validation)
+        if any(metrics.broke_away):
+            entry["broke_away"] = list(metrics.broke_away)
         self.folder.append_metrics(entry)
 
 

@@ -1,0 +1,117 @@
+"""The random search of the paper's Appendix: trials drawn independently; those of equal shape train together."""
+
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from ..config import Config, Space
+from ..errors import Diverged, InvalidSearch
+from ..files import locked
+from .progress import stop_signal
+from .run import Run
+
+# Runs that train at once, each in a thread. One compiles while another trains.
+MOST_THREADS = 8
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A trained configuration.
+
+    Args:
+        number: its number in the search.
+        error: least validation error; infinite if it diverged or its configuration is invalid.
+        step: step of that error.
+    """
+
+    number: int
+    error: float
+    step: int
+
+
+class RandomSearch:
+    """A random search in a folder. It can stop at any moment, and continues from its run folders.
+
+    Args:
+        folder: gets one run folder for each group of trials that train together.
+        space: what is searched.
+        seed: of the draws.
+        trials: how many configurations are drawn.
+    """
+
+    def __init__(self, folder: Path, space: Space, *, seed: int, trials: int):
+        self.folder, self.space = folder, space
+        self.values: dict[int, dict[str, Any]] = {number: space.draw(seed, number) for number in range(trials)}
+
+    def train(self, console: Console) -> None:
+        """Trains all trials; Ctrl-C stops after the current chunk of steps."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        columns = (TextColumn("searching"), BarColumn(), MofNCompleteColumn(), TextColumn("trials"))
+        with (
+            locked(self.folder, "searching"),
+            stop_signal(console) as stopped,
+            Progress(*columns, TimeElapsedColumn(), console=console, disable=not console.is_terminal) as bar,
+            ThreadPoolExecutor(min(MOST_THREADS, max(1, (os.cpu_count() or 1) // 2))) as pool,
+        ):
+            task = bar.add_task("", total=len(self.values))
+
+            def finish(group: Sequence[int], run: Run) -> None:
+                if _trained(run, stopped):
+                    bar.advance(task, len(group))
+
+            futures = [pool.submit(finish, group, self._run(group)) for group in self._groups]
+            for future in futures:
+                future.result()
+        if stopped.is_set():
+            raise KeyboardInterrupt("the search was stopped; the same command continues it.")
+
+    def trials(self) -> list[Trial]:
+        """All trials in the order of their numbers; call it after `train`."""
+        found = {number: Trial(number, np.inf, 0) for number in self.values}
+        for group in self._groups:
+            run = self._run(group)
+            if not run.checkpoint_file.exists():  # it diverged in its first chunk
+                continue
+            record = run.record
+            for number, error, step in zip(group, record.best_error, record.best_step, strict=False):
+                found[number] = Trial(number, error if np.isfinite(error) else np.inf, step)
+        return list(found.values())
+
+    def best(self) -> Trial:
+        """The trial with the least validation error; InvalidSearch if all diverged."""
+        found = min(self.trials(), key=lambda trial: trial.error)
+        if not np.isfinite(found.error):
+            raise InvalidSearch(f"{self.folder}: all {len(self.values)} trials diverged; narrow the space.")
+        return found
+
+    def config(self, trial: Trial) -> Config:
+        """The configuration of a trial."""
+        return self.space.configure(self.values[trial.number])
+
+    @cached_property
+    def _groups(self) -> list[list[int]]:
+        return self.space.together(self.values)
+
+    def _run(self, group: Sequence[int]) -> Run:
+        config = self.space.combine([self.values[number] for number in group])
+        return Run.open(self.folder / f"trials-{group[0]:05}", config, resume=True)
+
+
+def _trained(run: Run, stopped: threading.Event) -> bool:
+    """Trains a run; False if it was stopped before its end."""
+    try:
+        for _ in run.train():
+            if stopped.is_set():
+                return False
+    except Diverged:
+        pass
+    return True
