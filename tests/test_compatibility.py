@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 from metafun import MetaFunRegressor, Run
 from metafun.bench.results import read_cells
 from metafun.cli import app
+from metafun.config import parse_config
 from metafun.paper import ITEMS, Results, plan
 
 # `metafun train sinusoid --seeds 2 --vary training.learning_rate=[1e-3,3e-3]` in small, then `metafun evaluate`.
@@ -29,8 +31,10 @@ def test_an_old_run_folder_evaluates_to_the_same_numbers(old_run):
     found = json.loads(done.stdout)
     for name, metric in recorded["metrics"].items():
         np.testing.assert_allclose(found["metrics"][name]["seeds"], metric["seeds"], rtol=1e-4)
-    for key in ("config", "steps", "best_step", "trained_on", "tested_on", "parameters"):
+    for key in ("steps", "best_step", "trained_on", "tested_on", "parameters"):
         assert found[key] == recorded[key]
+    configs = [parse_config(tomllib.loads(results["config"])) for results in (found, recorded)]
+    assert configs[0] == configs[1]
 
 
 def test_an_old_run_is_finished_and_resumes_as_such(old_run):

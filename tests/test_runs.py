@@ -16,7 +16,7 @@ import metafun.training.session
 from examples import TINY, quick
 from metafun import load_model
 from metafun.config import load_config
-from metafun.errors import Diverged, InvalidCheckpoint, InvalidRun
+from metafun.errors import Diverged, InvalidCheckpoint, InvalidConfig, InvalidRun
 from metafun.files import LOCK
 from metafun.training.devices import task_mesh
 from metafun.training.run import Run
@@ -178,11 +178,29 @@ def wait_for_progress(path, process) -> None:
 def test_early_stopping_waits_for_patience(tmp_path, monkeypatch):
     values = iter([3.0, 2.0, 2.5, 2.4, 2.3, 1.0])
     monkeypatch.setattr(metafun.training.session.Validation, "__call__", lambda validation, models: (next(values),))
-    run = new_run(tmp_path / "run", "training.steps=200", "training.patience=2")
+    run = new_run(tmp_path / "run", "training.steps=200", "training.patience=2", "training.keep=best")
     reports = list(run.train())
     assert reports[-1].record.step == 80 and run.record.stopped_early
     assert run.record.best_step == (40,)
     assert list(run.train()) == [], "a run that stopped early stays stopped"
+
+
+def test_the_last_parameters_are_kept_although_earlier_ones_were_better_on_validation(tmp_path, monkeypatch):
+    values = iter([3.0, 1.0, 2.0, 3.0, 1.0, 2.0])
+    monkeypatch.setattr(metafun.training.session.Validation, "__call__", lambda validation, models: (next(values),))
+    last, best = (
+        new_run(tmp_path / keep, "training.steps=60", f"training.keep={keep}", "training.clip=0.1")
+        for keep in ("last", "best")
+    )
+    for run in (last, best):
+        list(run.train())
+    assert (last.record.best_step, last.record.best_error) == ((60,), (2.0,))
+    assert (best.record.best_step, best.record.best_error) == ((40,), (1.0,))
+    for p, q, r in zip(parameters(last), parameters(last, "best"), parameters(best, "best"), strict=True):
+        np.testing.assert_array_equal(p, q)
+    assert any((p != r).any() for p, r in zip(parameters(last), parameters(best, "best"), strict=True))
+    with pytest.raises(InvalidConfig, match="training.patience waits for a better model"):
+        load_config("sinusoid", ["training.keep=last", "training.patience=2"])
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_state(tmp_path):

@@ -33,6 +33,8 @@ class TrainingConfig:
         validate_every: steps between validations, a multiple of `chunk`; 0 keeps the last parameters, not the best.
         validation_tasks: tasks of a validation.
         patience: validations without improvement after which training stops.
+        keep: which parameters are the model, the best on validation or the last. The last are the better choice where
+            new tasks never run out: nothing overfits, and validation on heavy-tailed errors chooses by chance.
     """
 
     steps: Count = 40_000
@@ -50,6 +52,9 @@ class TrainingConfig:
     validate_every: Size = 2000
     validation_tasks: Count = 1000
     patience: Count | None = None
+    keep: Literal["best", "last"] = "best"
+
+    added = {"keep": "best"}  # noqa: RUF012
 
     @property
     def end(self) -> int:

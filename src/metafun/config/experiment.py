@@ -140,6 +140,8 @@ def _check_training(training: TrainingConfig) -> None:
         raise InvalidConfig(f"training.stop = {training.stop} exceeds training.steps = {training.steps}.")
     if training.patience is not None and not training.validate_every:
         raise InvalidConfig("training.patience needs validation; training.validate_every is 0.")
+    if training.patience is not None and training.keep == "last":
+        raise InvalidConfig("training.patience waits for a better model, but training.keep = 'last'; drop one of them.")
     if training.validate_every % training.chunk:
         raise InvalidConfig(
             f"training.validate_every = {training.validate_every} must be a multiple of "

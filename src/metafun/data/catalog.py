@@ -3,6 +3,7 @@
 import dataclasses
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
@@ -112,7 +113,21 @@ def open_table(name_or_path: str) -> Table:
     if name_or_path == BUILT_IN:
         return _open_built_in()
     path = locate(name_or_path)
-    return read_source(path, path.stem) if path.is_file() else open_table_folder(path)
+    if not path.is_file():
+        return open_table_folder(path)
+    about = path.stat()
+    return _read_file(path, (about.st_mtime_ns, about.st_size))
+
+
+@lru_cache(maxsize=1)
+def _read_file(path: Path, version: tuple[int, int]) -> Table:
+    """The table in an .npz file. Reading one takes seconds, and a protocol or a search opens the same one many times.
+
+    Args:
+        path: the file.
+        version: its time and size, so that a changed file is read again.
+    """
+    return read_source(path, path.stem)
 
 
 def read_source(path: Path, name: str, division: Division | None = None) -> Table:

@@ -154,17 +154,18 @@ class TrainingSession:
     def _compare(
         self, step: int, latest: Array, best: Array, record: SessionRecord, validation: tuple[float, ...]
     ) -> tuple[Array, SessionRecord]:
-        """Keeps the best parameters of each model; stops after `patience` validations without improvement.
+        """Keeps the best parameters of each model, or the latest; stops after `patience` validations without improvement.
 
         Ties go to the newer model, which is usually better calibrated.
         """
         old_error, old_step = record.best_error or np.inf, record.best_step or 0
-        better = np.asarray(validation) <= old_error
+        training = self.experiment.training
+        better = (np.asarray(validation) <= old_error) | (training.keep == "last")
         best = jnp.where(better[:, None], latest, best)
         best_error = tuple(np.where(better, validation, old_error).tolist())
         best_step = tuple(np.where(better, step, old_step).tolist())
-        patience, every = self.experiment.training.patience, self.experiment.training.validate_every
-        stop = patience is not None and step - max(best_step) >= patience * every
+        patience = training.patience
+        stop = patience is not None and step - max(best_step) >= patience * training.validate_every
         return best, replace(record, best_error=best_error, best_step=best_step, stopped_early=stop)
 
     def _restore(self, trainer: Trainer) -> SessionState:
