@@ -154,7 +154,7 @@ class TrainingSession:
     def _compare(
         self, step: int, latest: Array, best: Array, record: SessionRecord, validation: tuple[float, ...]
     ) -> tuple[Array, SessionRecord]:
-        """Keeps the best parameters of each model, or the latest; stops after `patience` validations without improvement.
+        """Keeps each model's best parameters, or the latest; stops after `patience` validations without a better one.
 
         Ties go to the newer model, which is usually better calibrated.
         """
