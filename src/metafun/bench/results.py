@@ -26,6 +26,13 @@ class Cell:
         reliability: mean of the reliability bins over all splits, [bins, 3]; None in regression.
         seconds: mean time to fit and predict.
         checkpoint: fingerprint of the shipped checkpoint, for MetaFun.
+        fingerprint: SHA-256 of the data set.
+        seeds: seeds of the splits.
+        command: the command that measures the cell again.
+        device: kind of device; None if that was not recorded.
+        version: of metafun.
+        date: ISO date.
+        beside: other processes of the benchmark that ran at the same time; None if that was not recorded.
     """
 
     data: str
@@ -35,6 +42,13 @@ class Cell:
     reliability: list[list[float]] | None
     seconds: float
     checkpoint: str = ""
+    fingerprint: str = ""
+    seeds: tuple[int, ...] = ()
+    command: str = ""
+    device: str | None = None
+    version: str = ""
+    date: str = ""
+    beside: int | None = None
 
     @property
     def key(self) -> tuple[str, int, str]:

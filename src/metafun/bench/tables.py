@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import shlex
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidConfig, suggest
 from ..estimators.trained import locate
+from ..training.measure import origin
 from .contenders import METAFUN, PROBLEMS, models
 from .datasets import SETS, split_rows
 from .metrics import classifier_metrics, predict_mean_and_std, regressor_metrics
@@ -60,11 +62,11 @@ def measure_cells(keys: Sequence[CellKey], splits: int, jobs: int = 1) -> Iterat
         jobs: number of processes.
     """
     if jobs == 1:
-        yield from (measure(*key, splits) for key in keys)
+        yield from (measure(*key, splits, beside=0) for key in keys)
         return
     # A process in which JAX has started threads must not be forked.
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        waiting = [pool.submit(measure, *key, splits) for key in keys]
+        waiting = [pool.submit(measure, *key, splits, beside=min(jobs, len(keys)) - 1) for key in keys]
         try:
             for done in as_completed(waiting):
                 yield done.result()
@@ -72,7 +74,7 @@ def measure_cells(keys: Sequence[CellKey], splits: int, jobs: int = 1) -> Iterat
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def measure(data: str, size: int, model: str, splits: int) -> Cell:
+def measure(data: str, size: int, model: str, splits: int, beside: int | None = None) -> Cell:
     """Measures a model on random splits, which are the same for all models.
 
     Args:
@@ -80,6 +82,7 @@ def measure(data: str, size: int, model: str, splits: int) -> Cell:
         size: number of training rows; of each class in classification.
         model: name of the model.
         splits: number of splits.
+        beside: other processes that measure at the same time, if that is known.
     """
     problem = SETS[data].problem
     x, y = SETS[data].load()
@@ -96,6 +99,12 @@ def measure(data: str, size: int, model: str, splits: int) -> Cell:
         reliability=np.mean(bins, axis=0).tolist() if bins else None,
         seconds=float(np.mean([seconds for *_, seconds in measured])),
         checkpoint=_fingerprint(problem) if model == METAFUN else "",
+        fingerprint=SETS[data].fingerprint,
+        seeds=tuple(range(splits)),
+        command=shlex.join(["metafun", "bench", "tables", "--only", model, "--data", data, "--splits", str(splits)]),
+        beside=beside,
+        # scikit-learn's models run on the CPU wherever MetaFun does.
+        **(origin() if model == METAFUN else {**origin(), "device": "cpu"}),
     )
 
 
