@@ -5,7 +5,7 @@
 
 from pathlib import Path
 
-from .classification import render_features, render_image_speed, render_images, render_training_choices
+from .classification import render_image_speed, render_images, render_training_choices
 from .estimators import (
     render_shipped,
     render_speed,
@@ -13,14 +13,8 @@ from .estimators import (
     render_table_benchmark_by_set,
     render_table_limits,
 )
-from .regression import (
-    render_by_context,
-    render_curves,
-    render_gp_ceiling,
-    render_gp_limits,
-    render_processes,
-    render_sinusoid,
-)
+from .paper_tables import render_calibration, render_features, render_sinusoid
+from .regression import render_by_context, render_curves, render_gp_ceiling, render_gp_limits, render_processes
 
 __all__ = ["PAGES", "TABLES", "render_page"]
 
@@ -28,6 +22,7 @@ __all__ = ["PAGES", "TABLES", "render_page"]
 TABLES = {
     "sinusoid": render_sinusoid,
     "features": render_features,
+    "calibration": render_calibration,
     "processes": render_processes,
     "curves": render_curves,
     "limits": render_gp_limits,

@@ -1,13 +1,12 @@
-"""Tables about features and images."""
+"""Tables about training choices on features, and about images."""
 
 import tomllib
 from pathlib import Path
 from typing import Any
 
-from metafun.paper.published import format_mean_std, paper_values
-
-from .markdown import table
-from .records import arguments, published_cell, read_records, train_command
+from .cells import mean_std, record_seconds, shared
+from .markdown import table, without_empty_columns
+from .records import current_command, read_records
 
 # Accuracies on Omniglot, in per cent, as published by their authors.
 PUBLISHED_IMAGES = {
@@ -49,13 +48,6 @@ CHOICES: dict[str, set[str]] = {
 }
 
 
-def render_features(results: Path) -> str:
-    """Few-shot classification by the paper's protocol, one row per recorded run."""
-    columns = ("run", "accuracy, %", "95 % interval", "calibration error", "steps", "the paper, its features")
-    files = sorted(results.glob("miniimagenet_*.jsonl"))
-    return table(columns, (_features_row(record) for path in files for record in read_records(path)))
-
-
 def render_training_choices(results: Path) -> str:
     """Validation accuracy after each change to the training, in 1-shot and in 5-shot tasks."""
     presets = ("mini-dfp-1shot", "mini-kfp-5shot")
@@ -75,40 +67,34 @@ def render_images(results: Path) -> str:
     settings = (name.replace("way_", "-way ").replace("shot", "-shot") for name in SETTINGS)
     published = [(name, *(f"{value:.2f}" for value in values), "", "") for name, values in PUBLISHED_IMAGES.items()]
     measured = map(_images_row, read_records(results / "omniglot.jsonl"))
-    return table(("accuracy, %", *settings, "GPU seconds", "images/s"), [*published, *measured])
+    columns = ("accuracy, %", *settings, "GPU seconds", "images/s")
+    return table(*without_empty_columns(columns, [*published, *measured]))
 
 
 def render_image_speed(results: Path) -> str:
     """Speed of the convolutional embedding by its width and precision."""
     rows = [
-        (str(r["channels"]), r["precision"], f"{r['images_per_second']:,.0f}", f"{r['teraflops']:.0f}")
+        (
+            str(r["channels"]),
+            r["precision"],
+            f"{r['images_per_second']:,.0f}",
+            f"{r['teraflops']:.0f}",
+            shared(r["beside"]),
+        )
         for r in read_records(results / "image-speed.jsonl")
     ]
-    return table(("channels", "precision", "images/s", "TFLOP/s"), rows)
-
-
-def _features_row(record: dict[str, Any]) -> tuple[str, ...]:
-    config = tomllib.loads(record["config"])
-    preset = record["preset"]
-    metric, accuracy = next((name, value) for name, value in record["metrics"].items() if name.startswith("accuracy"))
-    ece = next(value for name, value in record["metrics"].items() if name.startswith("ece"))
-    return (
-        f"`metafun protocol {arguments(record, preset)} --data {config['tasks']['data']}`",
-        format_mean_std(accuracy, 2, 100),
-        f"± {100 * accuracy['interval']:.2f}",
-        f"{ece['mean']:.3f}",
-        f"{record['validation']['step']:,}",
-        published_cell(paper_values().get((preset, metric)), 2),
-    )
+    return table(("channels", "precision", "images/s", "TFLOP/s", "shared the GPU"), rows)
 
 
 def _images_row(record: dict[str, Any]) -> tuple[str, ...]:
     accuracies = [record["metrics"].get(f"accuracy_{setting}") for setting in SETTINGS]
+    seconds = record_seconds(record)
     return (
-        f"`{record['command']}`" if "command" in record else train_command(record),
-        *("" if value is None else format_mean_std(value, 2, 100) for value in accuracies),
-        f"{record['train_seconds']:.0f}" if "train_seconds" in record else "",
-        f"{_images_per_step(record) * record['steps_per_second']:,.0f}" if "steps_per_second" in record else "",
+        f"`{record['command']}`" if "head" in record else current_command(record),
+        *("" if value is None else mean_std([100 * each for each in value["seeds"]], 2) for value in accuracies),
+        seconds,
+        # A rate beside other trainings says little about the device.
+        f"{_images_per_step(record) * record['steps_per_second']:,.0f}" if seconds and not record["beside"] else "",
     )
 
 

@@ -3,22 +3,26 @@
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 
-from metafun.paper import ITEMS, Measured, Results, load_item
-from metafun.paper.items import Item, Row
+from metafun.paper import ITEMS, load_item
+from metafun.paper.items import Item
 
+from .cells import MISSING, interval_cell, timing
 from .markdown import table
+from .paper_rows import PaperCell, PaperRow, paper_rows
+from .records import published_cell
 
 HEAD = """# Results
 
 The paper's tables and figures. `python -m tools.report` renders this page from
 [`results/paper.jsonl`](../results/paper.jsonl), to which `metafun reproduce` appends its measurements. *Here* is the
 mean over the seeds ± their standard deviation, with the 95 % interval of the mean over the test tasks in brackets.
-*Ratio* is the value here divided by the published one. The image features come from our own network, not from the
-paper's: compare methods with each other on them, not with the paper.
+*Ratio* is the value here divided by the published one. Seconds are those of the training of all seeds at once; they are
+given where it was recorded what else used the GPU. *Earlier settings* marks values that the command measured before
+its preset changed. The image features come from our own network, not from the paper's: compare methods with each
+other on them, not with the paper.
 """
-MISSING = "not measured yet"
 
 
 def render_paper_page(folder: Path, page: Path) -> str:
@@ -28,64 +32,58 @@ def render_paper_page(folder: Path, page: Path) -> str:
         folder: the folder of `paper.jsonl` and the figures.
         page: where the page will be; links to figures are relative to it.
     """
-    results = Results(folder)
-    return "\n".join([HEAD, *(_render_item(name, load_item(name), results, page) for name in ITEMS)])
+    return "\n".join([HEAD, *(_render_item(name, load_item(name), folder, page) for name in ITEMS)])
 
 
-def _render_item(name: str, item: Item, results: Results, page: Path) -> str:
+def _render_item(name: str, item: Item, folder: Path, page: Path) -> str:
     parts = [f"## {item.title}\n\n{item.caption}\n"]
-    if (figure := results.path.parent / f"{name}.png").exists():
+    if (figure := folder / f"{name}.png").exists():
         link = Path(os.path.relpath(figure, page.parent)).as_posix()
         parts.append(f"![{item.title}]({link})\n")
-    for section in dict.fromkeys(row.section for row in item.rows):
+    rows = list(paper_rows(name, folder))
+    for section in dict.fromkeys(row.row.section for row in rows):
         parts += [f"### {section}\n"] if section else []
-        parts.append(_render_rows(name, item, [row for row in item.rows if row.section == section], results))
+        parts.append(_render_rows(item, [row for row in rows if row.row.section == section]))
     return "\n".join(parts)
 
 
-def _render_rows(name: str, item: Item, rows: Sequence[Row], results: Results) -> str:
-    has_published = any(row.published for row in rows)
+def _render_rows(item: Item, rows: Sequence[PaperRow]) -> str:
+    has_published = any(row.row.published for row in rows)
     kinds = ("here", "the paper", "ratio") if has_published else ("here",)
     columns = ["", *(f"{column}: {kind}" for column in item.columns for kind in kinds), "how measured"]
-    lines = []
-    for row in rows:
-        measured = [results.latest(name, row.name, column) for column in item.columns]
-        cells = _cells(row, measured, item.percent, has_published)
-        lines.append([row.name, *cells, _commands(row, measured)])
-    return table(columns, lines)
+    return table(columns, ([row.row.name, *_cells(row, item.percent, has_published), _how(row)] for row in rows))
 
 
-def _cells(row: Row, measured: Sequence[Sequence[Measured]], percent: bool, has_published: bool) -> Iterator[str]:
-    for i, found in enumerate(measured):
-        yield _measured_cell(found, percent)
+def _cells(row: PaperRow, percent: bool, has_published: bool) -> Iterator[str]:
+    for cell in row.cells:
+        interval = interval_cell(cell.lines, percent)
+        # A row without any measurement gives the reason once, in its last column.
+        yield (cell.value(percent) if row.lines else "") + (f" ({interval})" if interval else "")
         if has_published:
-            published = row.published[i] if row.published else ()
-            yield " ± ".join(f"{value:.{2 if percent else 3}f}" for value in published)
-            yield _ratio(found, published, percent)
+            yield published_cell(cell.published, 2 if percent else 3)
+            yield _ratio(cell, percent)
 
 
-def _measured_cell(found: Sequence[Measured], percent: bool) -> str:
-    if not found:
+def _ratio(cell: PaperCell, percent: bool) -> str:
+    values = [line.value for line in cell.lines if line.value is not None]
+    if not values or not cell.published:
         return ""
-    scale, digits = (100, 2) if percent else (1, 5)
-    values = [scale * line.value for line in found if line.value is not None]
-    if len(values) < len(found):
-        return f"{len(found) - len(values)} of {len(found)} seeds are not finite"
-    std = f" ± {stdev(values):.{digits}f}" if len(values) > 1 else ""
-    interval = "" if found[0].interval is None else f" ({scale * found[0].interval:.{digits}f})"
-    return f"{fmean(values):.{digits}f}{std}{interval}"
+    ratio = fmean(values) * (100 if percent else 1) / cell.published[0]
+    return f"{ratio:.2f}" if ratio >= 0.01 else f"{ratio:.4f}"
 
 
-def _ratio(found: Sequence[Measured], published: Sequence[float], percent: bool) -> str:
-    values = [line.value for line in found if line.value is not None]
-    if not values or not published:
-        return ""
-    return f"{fmean(values) * (100 if percent else 1) / published[0]:.2f}"
+def _how(row: PaperRow) -> str:
+    """The commands that measured a row, on what and when; or why there are none."""
+    if not row.lines:
+        return row.row.why or MISSING
+    return "; ".join(dict.fromkeys(_origin(cell) for cell in row.cells if cell.lines))
 
 
-def _commands(row: Row, measured: Sequence[Sequence[Measured]]) -> str:
-    """The commands that measured a row, or why there are none."""
-    lines = [line for found in measured for line in found]
-    if not lines:
-        return row.why or MISSING
-    return "; ".join(dict.fromkeys(f"`{line.command}`, {line.device}, {line.date}" for line in lines))
+def _origin(cell: PaperCell) -> str:
+    line = cell.lines[0]
+    facts = [f"`{line.command}`", line.device, line.date]
+    if line.beside is not None:
+        facts.append(f"training: {timing(line.seconds, line.beside)}")
+    if cell.search is not None:
+        facts.append(f"search of {len(cell.search.errors)} trials: {timing(cell.search.seconds, cell.search.beside)}")
+    return ", ".join(facts)

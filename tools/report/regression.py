@@ -1,15 +1,13 @@
-"""Tables about sinusoids and curves."""
+"""Tables about curves."""
 
 import tomllib
 from pathlib import Path
 from typing import Any
 
-from metafun.paper.published import format_mean_std, published
-
+from .cells import mean_std, record_seconds
 from .markdown import table
-from .records import published_cell, read_records, train_command
+from .records import current_command, read_records
 
-ERRORS = ("mse_5shot", "mse_10shot")
 # Log-likelihood per target on the curves of gp-bnp, RBF and Matérn-5/2, as published by Nguyen and Grover (2022).
 PUBLISHED_CURVES = {
     "gp-bnp-cnp": ("CNP", 0.26),
@@ -18,13 +16,6 @@ PUBLISHED_CURVES = {
     "gp-bnp": ("TNP-D", 1.39),
     "gp-bnp-matern": ("TNP-D", 0.95),
 }
-
-
-def render_sinusoid(results: Path) -> str:
-    """MetaFun on sinusoids, one row per recorded run."""
-    columns = ("run", "5-shot", "10-shot", "the paper, 5-shot", "10-shot", "GPU seconds", "steps/s")
-    runs = [*read_records(results / "demo.jsonl"), *read_records(results / "sinusoid.jsonl")]
-    return table(columns, map(_sinusoid_row, runs))
 
 
 def render_processes(results: Path) -> str:
@@ -75,29 +66,16 @@ def _gap(ours: float, exact: float) -> tuple[str, ...]:
     return tuple(f"{value:.3f}" for value in (ours, exact, exact - ours))
 
 
-def _sinusoid_row(record: dict[str, Any]) -> tuple[str, ...]:
-    paper = published(record)
-    # Seconds on a CPU depend on the machine and its load; they are not reported.
-    on_cpu = record["device"] == "cpu"
-    return (
-        "`make demo`" if record["run"] == "demo" else train_command(record),
-        *(format_mean_std(record["metrics"][m]) for m in ERRORS),
-        *(published_cell(paper.get(m), 3) for m in ERRORS),
-        "" if on_cpu else f"{record['train_seconds']:.0f}",
-        "" if on_cpu else f"{record['steps_per_second']:,.0f}",
-    )
-
-
 def _processes_row(record: dict[str, Any]) -> tuple[str, ...]:
     metrics, (name, value) = record["metrics"], PUBLISHED_CURVES[record["run"]]
     return (
-        train_command(record),
+        current_command(record),
         tomllib.loads(record["config"])["tasks"]["kernel"],
-        format_mean_std(metrics["log_likelihood_anyshot"], 3),
+        mean_std(metrics["log_likelihood_anyshot"]["seeds"], 3),
         f"{metrics['oracle_log_likelihood_anyshot']['mean']:.3f}",
         f"{value:.2f} ({name})",
         f"{100 * metrics['coverage95_anyshot']['mean']:.1f} %",
-        f"{record['train_seconds']:.0f}",
+        record_seconds(record),
     )
 
 
@@ -107,11 +85,11 @@ def _curves_row(record: dict[str, Any], shots: int) -> tuple[str, ...]:
 
     joint = value("joint_log_likelihood")
     return (
-        "`metafun demo gp`" if record["run"] == "demo-gp" else train_command(record),
+        current_command(record),
         str(shots),
-        format_mean_std(value("log_likelihood"), 3),
+        mean_std(value("log_likelihood")["seeds"], 3),
         f"{value('oracle_log_likelihood')['mean']:.3f}",
-        "" if joint is None else format_mean_std(joint, 3),
+        "" if joint is None else mean_std(joint["seeds"], 3),
         "" if joint is None else f"{value('oracle_joint_log_likelihood')['mean']:.3f}",
         f"{100 * value('coverage95')['mean']:.1f} %",
         f"{value('calibration_error')['mean']:.4f}",
