@@ -141,6 +141,16 @@ def test_a_search_that_is_stopped_goes_on_and_does_nothing_twice(space, tmp_path
         assert [t.value for t in trials] == pytest.approx(list(run.record.best_error))
 
 
+def test_trials_of_one_batch_are_drawn_independently(space, tmp_path):
+    """They once shared the shape of the first, so that a search saw few architectures."""
+    study = open_study("s", str(tmp_path / "journal"), space, pruner="none")
+    next(work(study, space, tmp_path / "worker", worker="w", trials=8, batch=8))
+    params = [trial.params for trial in all_trials(study)]
+    assert len(params) == 8
+    assert {p["model.iterations"] for p in params} == {1, 2}
+    assert {p["model.initial.kind"] for p in params} == {"zero", "parametric"}
+
+
 def test_one_that_was_being_asked_for_is_replaced(numbers, tmp_path):
     space, study = numbers, open_study("s", str(tmp_path / "journal"), numbers)
     lost, half = study.ask(), study.ask()

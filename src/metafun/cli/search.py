@@ -52,7 +52,9 @@ class SearchOptions:
     data: Data = None
     seeds: Seeds = None
     steps: Annotated[int, typer.Option("--steps", min=1, help="Training steps of a trial.")] = 1000
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Trials of equal shape that train at once.")] = 8
+    batch: Annotated[
+        int, typer.Option("--batch", min=1, help="Trials drawn at once; those of equal shape train together.")
+    ] = 8
     sampler: Annotated[str, typer.Option("--sampler", help="random, tpe or qmc.")] = "random"
     pruner: Annotated[str, typer.Option("--pruner", help="median or none.")] = "median"
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the sampler.")] = 0

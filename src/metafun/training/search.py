@@ -6,7 +6,6 @@ Workers share only the study's storage. Each trial records its worker and its ru
 import re
 import time
 import uuid
-import warnings
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,14 +14,14 @@ from typing import Any
 import numpy as np
 import optuna
 import tomli_w
-from optuna.samplers import BaseSampler, PartialFixedSampler, QMCSampler, RandomSampler, TPESampler
+from optuna.samplers import BaseSampler, QMCSampler, RandomSampler, TPESampler
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from ..config import Space, load_config
 from ..config.space import Range
-from ..errors import Diverged, InvalidConfig, InvalidSearch
+from ..errors import Diverged, InvalidSearch
 from ..files import locked, write_atomically
 from ..schema import flatten, merge, nested, to_table
 from .devices import forget_programs
@@ -123,7 +122,7 @@ def work(
         folder: run folders of this worker's trials; no other worker uses it.
         worker: a name that no other worker of the study has.
         trials: trials of the study, by all workers together.
-        batch: most trials that train together.
+        batch: trials that are drawn at once; those of equal shape train together.
         sampler: a key of `SAMPLERS`.
         seed: of the sampler.
     """
@@ -131,9 +130,10 @@ def work(
     with locked(folder, "searching"):
         for begun in _begun(study, worker):
             yield from _train(study, space, folder, begun)
-        while asked := _ask(study, space, worker, trials, batch, SAMPLERS[sampler], seed):
-            yield from _train(study, space, folder, asked)
-            forget_programs()
+        while _places(study) < trials:
+            for asked in _ask(study, space, worker, trials, batch, SAMPLERS[sampler], seed):
+                yield from _train(study, space, folder, asked)
+                forget_programs()
 
 
 def worker_name(folder: Path, is_shared: bool) -> str:
@@ -207,31 +207,29 @@ def winner(study: optuna.Study, space: Space, source: str) -> str:
 
 def _ask(
     study: optuna.Study, space: Space, worker: str, limit: int, batch: int, sampler: type[BaseSampler], seed: int
-) -> list[Trial]:
-    """New trials of one shape: the first is drawn freely, the others differ from it in batchable settings."""
+) -> list[list[Trial]]:
+    """New trials, each drawn by itself, in groups of equal shape."""
     # Each batch of each worker has its own seed; with equal seeds they would draw the same trials.
     words = [seed, len(study.get_trials(deepcopy=False)), *worker.encode()]
-    study.sampler = free = sampler(seed=int(np.random.SeedSequence(words).generate_state(1)[0]))  # type: ignore[call-arg]
-    asked: list[Trial] = []
-    while len(asked) < (batch if space.batchable else 1) and _places(study) < limit:
+    study.sampler = sampler(seed=int(np.random.SeedSequence(words).generate_state(1)[0]))  # type: ignore[call-arg]
+    asked: dict[int, Trial] = {}
+    while len(asked) < batch and _places(study) < limit:
         trial = study.ask()
         if _places(study, before=trial.number) >= limit:  # another worker was faster
             study.tell(trial, state=TrialState.FAIL)
             break
         trial.set_user_attr("worker", worker)
-        values = {key: _suggest(trial, key, values) for key, values in space.ranges.items()}
-        try:
-            space.configure(values)
-        except InvalidConfig:
-            # Settings that are valid alone may be invalid together. The trial counts, or the loop might not end.
-            study.tell(trial, state=TrialState.PRUNED)
-            continue
-        asked.append(trial)
-        trial.set_user_attr("run", f"trials-{asked[0].number:05}")
-        shape = {key: value for key, value in values.items() if key not in space.batchable}
-        with warnings.catch_warnings(action="ignore", category=optuna.exceptions.ExperimentalWarning):
-            study.sampler = PartialFixedSampler(shape, free)
-    return asked
+        for key, values in space.ranges.items():
+            _suggest(trial, key, values)
+        asked[trial.number] = trial
+    groups = space.together({number: trial.params for number, trial in asked.items()})
+    for number in set(asked) - {number for group in groups for number in group}:
+        # Settings that are valid alone may be invalid together. The trial counts, or the search might not end.
+        study.tell(number, state=TrialState.PRUNED)
+    for group in groups:
+        for number in group:
+            asked[number].set_user_attr("run", f"trials-{group[0]:05}")
+    return [[asked[number] for number in group] for group in groups]
 
 
 def _begun(study: optuna.Study, worker: str) -> Iterator[list[Trial]]:
