@@ -1,6 +1,7 @@
-"""Renders the tables of README.md and docs/ from results/*.jsonl. They are never typed by hand.
+"""Renders the tables and values of README.md and docs/ from results/*.jsonl. They are never typed by hand.
 
-`python -m tools.report` rewrites the pages; `--check` only compares them.
+`python -m tools.report` rewrites the pages. `--check` only compares them, and fails on a claim that the results do not
+support, on a number that no result stands behind, and on a line of results that lacks what is needed to repeat it.
 """
 
 from pathlib import Path
@@ -15,6 +16,7 @@ from .estimators import (
 )
 from .paper_tables import render_calibration, render_features, render_sinusoid
 from .regression import render_by_context, render_curves, render_gp_ceiling, render_gp_limits, render_processes
+from .values import render_values
 
 __all__ = ["PAGES", "TABLES", "render_page"]
 
@@ -48,7 +50,7 @@ PAGES = (
 
 
 def render_page(page: str, results: Path) -> str:
-    """The page with every table between its markers rendered anew.
+    """The page with every table and value between its markers rendered anew.
 
     Args:
         page: the page's Markdown text.
@@ -60,4 +62,4 @@ def render_page(page: str, results: Path) -> str:
             continue
         before, rest = page.split(start)
         page = before + start + "\n" + render(results) + "\n" + end + rest.split(end, 1)[1]
-    return page
+    return render_values(page, results)

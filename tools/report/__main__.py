@@ -9,6 +9,7 @@ from metafun.errors import InvalidResults, MetaFunError
 from metafun.paper import Results, load_item
 
 from . import PAGES, render_page
+from .check import check_repository
 from .paper_page import render_paper_page
 
 
@@ -21,11 +22,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.report", description="Render the pages from the results.")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of results")
     parser.add_argument("--out", type=Path, default=Path("docs/results.md"), help="page for the paper's tables")
-    parser.add_argument("--check", action="store_true", help="change nothing; fail if a page is out of date")
+    parser.add_argument("--check", action="store_true", help="change nothing; fail if a page or a number is not what the results say")
     options = parser.parse_args(arguments)
     try:
         if options.check:
-            _check(_pages(options.results, options.out))
+            _check(options.results, options.out)
             print("all pages are up to date", file=sys.stderr)
         else:
             _draw_figure5(options.results)
@@ -47,10 +48,13 @@ def _pages(results: Path, paper_page: Path) -> dict[Path, str]:
     return pages
 
 
-def _check(pages: dict[Path, str]) -> None:
+def _check(results: Path, paper_page: Path) -> None:
+    pages = _pages(results, paper_page)
     stale = [str(path) for path, text in pages.items() if not path.is_file() or path.read_text("utf-8") != text]
     if stale:
         raise InvalidResults(f"out of date: {', '.join(stale)}; run python -m tools.report.")
+    if results.resolve() == Path("results").resolve():
+        check_repository(Path())
 
 
 def _write(pages: dict[Path, str]) -> None:

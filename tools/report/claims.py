@@ -1,0 +1,109 @@
+"""Claims in the text of a page, `<!-- claim: NAME -->about half<!-- /claim -->`: words that hold for the results."""
+
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from metafun.errors import InvalidResults
+
+from .records import read_records
+from .values import image_rates, mean_of, record_of
+
+_CLAIM = re.compile(r"<!-- claim: (\S+) -->(.*?)<!-- /claim -->", re.DOTALL)
+# Arithmetic throughput of an NVIDIA H200 in half precision, in TFLOP/s, by NVIDIA's data sheet.
+PEAK_TERAFLOPS = 989
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Words, and whether the results support them.
+
+    Args:
+        words: what the page may say.
+        holds: whether that is true of a folder of results.
+    """
+
+    words: str
+    holds: Callable[[Path], bool]
+
+
+def unsupported(pages: Mapping[str, str], results: Path) -> Iterator[str]:
+    """Every claim that has other words than its check, or that the results do not support.
+
+    Args:
+        pages: Markdown text by the name of the page.
+        results: the folder of the .jsonl files.
+    """
+    for page, text in pages.items():
+        for name, written in _CLAIM.findall(text):
+            words = " ".join(written.split())
+            if name not in CLAIMS:
+                yield f"{page}: tools/report/claims.py has no claim '{name}'"
+            elif words != CLAIMS[name].words:
+                yield f"{page}: the claim '{name}' says “{words}”, but “{CLAIMS[name].words}” is what is checked"
+            elif not CLAIMS[name].holds(results):
+                yield f"{page}: the results do not support “{words}” (claim '{name}')"
+
+
+def check_claims(pages: Mapping[str, str], results: Path) -> None:
+    """InvalidResults if a page has a claim that does not hold.
+
+    Args:
+        pages: Markdown text by the name of the page.
+        results: the folder of the .jsonl files.
+    """
+    if found := list(unsupported(pages, results)):
+        raise InvalidResults("\n".join([*found, "Correct the page, or the claim in tools/report/claims.py."]))
+
+
+def _seconds(file: str, low: float, high: float, **fields: str) -> Callable[[Path], bool]:
+    return lambda results: low <= record_of(results, file, **fields)["train_seconds"] <= high
+
+
+def _near_the_exact_process(results: Path) -> bool:
+    line = record_of(results, "gp", run="gp")
+    pairs = [(f"oracle_log_likelihood_{n}shot", f"log_likelihood_{n}shot") for n in (5, 15)]
+    return all(mean_of(line, exact) - mean_of(line, ours) < 0.01 for exact, ours in pairs)
+
+
+def _half_of_the_gap(results: Path) -> bool:
+    line, ceiling = record_of(results, "gp", run="gp-bnp"), record_of(results, "gp-ceiling", preset="gp-bnp")
+    gap = mean_of(line, "oracle_log_likelihood_anyshot") - mean_of(line, "log_likelihood_anyshot")
+    return 0.4 <= (ceiling["known"] - ceiling["unknown"]) / gap <= 0.6
+
+
+def _tasks_and_images(results: Path) -> bool:
+    """A step of 1-shot training beside one of 5-shot training, with 5 classes and with 20."""
+    for ways in (5, 20):
+        tasks, images = [], []
+        for shots in (1, 5):
+            config = tomllib.loads(record_of(results, "omniglot", run=f"omniglot-{ways}way-{shots}shot")["config"])
+            batch = config["training"]["batch"] * config["training"]["steps"]
+            tasks.append(batch)
+            images.append(batch * (config["tasks"]["shots"] + config["tasks"]["queries"]))
+        if tasks[0] != 2 * tasks[1] or abs(images[0] / images[1] - 1.2) > 0.01:
+            return False
+    return True
+
+
+def _twice_the_time(results: Path) -> bool:
+    rates = image_rates(results)
+    return all(1.75 < rates[64, kind] / rates[128, kind] < 2.25 for kind in ("float32", "bfloat16"))
+
+
+def _a_tenth(results: Path) -> bool:
+    return all(line["teraflops"] <= 0.1 * PEAK_TERAFLOPS for line in read_records(results / "image-speed.jsonl"))
+
+
+CLAIMS = {
+    "demo-seconds": Claim("about a minute", _seconds("demo", 45, 90)),
+    "demo-glyphs-seconds": Claim("about a minute", _seconds("demo-glyphs", 45, 90)),
+    "demo-gp-seconds": Claim("about two minutes", _seconds("gp", 90, 150, run="demo-gp")),
+    "near-the-exact-process": Claim("within 0.01", _near_the_exact_process),
+    "half-of-the-gap": Claim("about half", _half_of_the_gap),
+    "tasks-and-images": Claim("twice as many tasks and a fifth more images", _tasks_and_images),
+    "twice-the-time": Claim("only about twice the time", _twice_the_time),
+    "a-tenth": Claim("at most a tenth", _a_tenth),
+}
