@@ -1,6 +1,6 @@
 """Speed of the estimators relative to scikit-learn and JAX, and their memory; all ratios are measured in one run.
 
-python scripts/estimator_speed.py >> results/estimators.jsonl
+python scripts/estimator_speed.py --beside 0 >> results/estimators.jsonl
 """
 
 import dataclasses
@@ -9,14 +9,14 @@ import resource
 import subprocess
 import sys
 import time
-from datetime import UTC, datetime
 
 import jax
 import numpy as np
+from provenance import parser, provenance
 from sklearn.linear_model import LogisticRegression
 from timing import median_seconds
 
-from metafun import MetaFunClassifier, MetaFunRegressor, __version__, load_config
+from metafun import MetaFunClassifier, MetaFunRegressor, load_config
 from metafun.config import Experiment
 from metafun.estimators.trained import Trained
 
@@ -68,6 +68,5 @@ def imports() -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    facts = {"device": jax.devices()[0].device_kind, "version": __version__}
-    facts["date"] = datetime.now(UTC).date().isoformat()
-    print(json.dumps({**few_shot(), **a_million_targets(), **imports(), **facts}))
+    beside = parser(__doc__).parse_args().beside
+    print(json.dumps({**few_shot(), **a_million_targets(), **imports(), **provenance([0], beside)}))

@@ -3,15 +3,15 @@
 The exact GP knows the length scale ℓ and the scale s of each curve; no model does. Without them, the best prediction
 weights all (ℓ, s) by the likelihood of the context, computed here on a fine grid.
 
-    python scripts/gp_ceiling.py [PRESET …] >> results/gp-ceiling.jsonl
+    python scripts/gp_ceiling.py [--beside N] [PRESET …] >> results/gp-ceiling.jsonl
 """
 
 import json
-import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from provenance import parser, provenance
 
 from metafun.config import load_config
 from metafun.model.likelihoods import masked_mean
@@ -43,8 +43,11 @@ def ceiling(preset: str) -> dict[str, float]:
     return {"known": float(known.mean()), "unknown": float(unknown.mean())}
 
 
-for preset in sys.argv[1:] or ("gp-bnp", "gp-bnp-matern"):
-    command = f"python scripts/gp_ceiling.py {preset}"
-    print(
-        json.dumps({"preset": preset, "tasks": TASKS, "grid": GRID, "command": command, **ceiling(preset)}), flush=True
-    )
+if __name__ == "__main__":
+    options = parser(__doc__)
+    options.add_argument("presets", nargs="*", default=["gp-bnp", "gp-bnp-matern"], metavar="PRESET")
+    given = options.parse_args()
+    for preset in given.presets:
+        line = {"preset": preset, "tasks": TASKS, "grid": GRID, **ceiling(preset)}
+        command = f"python scripts/gp_ceiling.py {preset}"
+        print(json.dumps(line | provenance([SEED], given.beside, command=command)), flush=True)

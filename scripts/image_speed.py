@@ -3,16 +3,16 @@
 Three seeds at once, as in training. Half precision halves the memory traffic, not the arithmetic: if the rate rises,
 memory bandwidth is the bottleneck.
 
-    python scripts/image_speed.py >> results/image-speed.jsonl
+    python scripts/image_speed.py --beside 0 >> results/image-speed.jsonl
 """
 
 import itertools
 import json
-import sys
 import time
 
 import jax
 import jax.numpy as jnp
+from provenance import parser, provenance
 
 from metafun.embeddings.convolutional import ConvNet
 
@@ -47,16 +47,18 @@ def operations(channels: int) -> int:
 
 
 if __name__ == "__main__":
-    images, steps = map(int, sys.argv[1:3]) if len(sys.argv) > 2 else (IMAGES, STEPS)
+    options = parser(__doc__)
+    options.add_argument("--images", type=int, default=IMAGES, help="images of a step")
+    options.add_argument("--steps", type=int, default=STEPS, help="steps that are timed")
+    given = options.parse_args()
     for channels in (64, 128):
         for precision in ("float32", "bfloat16"):
-            found = rate(channels, precision, images, steps)
+            found = rate(channels, precision, given.images, given.steps)
             line = {
                 "channels": channels,
                 "precision": precision,
                 "images_per_second": found,
                 "teraflops": found * operations(channels) / 1e12,
-                "device": jax.local_devices()[0].device_kind,
-                "command": "python scripts/image_speed.py",
+                **provenance(range(SEEDS), given.beside),
             }
             print(json.dumps(line), flush=True)

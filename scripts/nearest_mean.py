@@ -1,16 +1,16 @@
 """Accuracy of a trained run's embedding alone, with a nearest-mean classifier instead of the model.
 
-python scripts/nearest_mean.py RUN >> results/omniglot.jsonl
+python scripts/nearest_mean.py [--beside N] RUN >> results/omniglot.jsonl
 """
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from provenance import parser, provenance
 
 from metafun import Run
 from metafun.config import Experiment
@@ -19,7 +19,7 @@ from metafun.embeddings.base import Embedded
 from metafun.training.evaluation import evaluate
 
 
-def main(folder: str) -> None:
+def main(folder: str, beside: int | None) -> None:
     run = Run(Path(folder))
     models = run.models()
     assert isinstance(models, Embedded)
@@ -33,12 +33,14 @@ def main(folder: str) -> None:
         "head": "nearest mean",
         "metrics": evaluate(Embedded(models.embedding, means), Experiment(config)),
         "test_tasks": config.evaluation.tasks,
-        "device": jax.local_devices()[0].device_kind,
-        "command": f"python scripts/nearest_mean.py {folder}",
+        **provenance(run.config.training.seeds, beside, run.experiment.tasks.fingerprint or ""),
         "config": config.to_toml(),
     }
     print(json.dumps(line))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    options = parser(__doc__)
+    options.add_argument("folder", metavar="RUN")
+    given = options.parse_args()
+    main(given.folder, given.beside)

@@ -1,24 +1,25 @@
 """The models for small tables outside their training conditions, and their speed; all ratios from one run.
 
-python scripts/table_limits.py >> results/table-limits.jsonl
+python scripts/table_limits.py --beside 0 >> results/table-limits.jsonl
 """
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
-import jax
 import numpy as np
 from numpy.typing import NDArray
+from provenance import parser, provenance
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from timing import median_seconds
 
-from metafun import MetaFunClassifier, MetaFunRegressor, __version__
+from metafun import MetaFunClassifier, MetaFunRegressor
 from metafun.bench.datasets import SETS
+
+SEEDS = 10
 
 
 def order() -> dict[str, float]:
@@ -73,7 +74,7 @@ def _accuracies(x: NDArray, y: NDArray, sizes: Sequence[int], others: dict[str, 
     found: dict[str, dict[str, float]] = {}
     for n in sizes:
         scores: dict[str, list[float]] = {}
-        for seed in range(10):
+        for seed in range(SEEDS):
             drawn = np.random.default_rng(seed).permutation(len(y))
             train, test = drawn[:n], drawn[n : n + 500]
             for name, model in {"MetaFun": MetaFunClassifier(), **others}.items():
@@ -96,5 +97,6 @@ def speed() -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    about = {"device": jax.local_devices()[0].device_kind, "version": __version__}
-    print(json.dumps({**order(), **rows(), **speed(), **about, "date": datetime.now(UTC).date().isoformat()}))
+    beside = parser(__doc__).parse_args().beside
+    tables = {name: table.fingerprint for name, table in SETS.items()}
+    print(json.dumps({**order(), **rows(), **speed(), **provenance(range(SEEDS), beside, tables)}))

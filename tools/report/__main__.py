@@ -22,7 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.report", description="Render the pages from the results.")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of results")
     parser.add_argument("--out", type=Path, default=Path("docs/results.md"), help="page for the paper's tables")
-    parser.add_argument("--check", action="store_true", help="change nothing; fail if a page or a number is not what the results say")
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing; fail if a page or a number is not what the results say"
+    )
     options = parser.parse_args(arguments)
     try:
         if options.check:

@@ -9,7 +9,7 @@ from pathlib import Path
 from metafun.errors import InvalidResults
 
 from .records import read_records
-from .values import image_rates, mean_of, record_of
+from .values import image_rates, mean_of, our_sinusoid, record_of
 
 _CLAIM = re.compile(r"<!-- claim: (\S+) -->(.*?)<!-- /claim -->", re.DOTALL)
 # Arithmetic throughput of an NVIDIA H200 in half precision, in TFLOP/s, by NVIDIA's data sheet.
@@ -97,7 +97,12 @@ def _a_tenth(results: Path) -> bool:
     return all(line["teraflops"] <= 0.1 * PEAK_TERAFLOPS for line in read_records(results / "image-speed.jsonl"))
 
 
+def _sinusoid_alone(results: Path) -> bool:
+    return all(line.beside == 0 for line in our_sinusoid(results))
+
+
 CLAIMS = {
+    "sinusoid-alone": Claim("alone on the GPU", _sinusoid_alone),
     "demo-seconds": Claim("about a minute", _seconds("demo", 45, 90)),
     "demo-glyphs-seconds": Claim("about a minute", _seconds("demo-glyphs", 45, 90)),
     "demo-gp-seconds": Claim("about two minutes", _seconds("gp", 90, 150, run="demo-gp")),

@@ -17,7 +17,8 @@ NUMBER = re.compile(
     r"\d[\d,]*\.\d+(?:e-?\d+)?|\d+e-?\d+"  # decimals, powers of ten
     r"|\d+(?:\.\d+)?\s?%"  # percentages
     r"|\d{1,3}(?:,\d{3})+"  # thousands
-    rf"|\b(?:\d+|{_WORD}) (?:milliseconds?|seconds?|minutes?|hours?|days?)\b|\ban? (?:minute|hour|day)\b(?: or two)?"  # times
+    rf"|\b(?:\d+|{_WORD}) (?:milliseconds?|seconds?|minutes?|hours?|days?)\b"  # times
+    r"|\ban? (?:minute|hour|day)\b(?: or two)?"
     rf"|\b(?:\d+|{_WORD}) times\b|\btwice\b|\b(?:{_WORD})s? of [\d,]+"  # factors, counts of many
     rf"|\b(?:an?|one|two|about) (?:{_FRACTION})s?\b|\bhalf of\b",  # fractions
     re.IGNORECASE,

@@ -1,5 +1,6 @@
 """The rows of the paper's tables and figures, with what was measured of each cell."""
 
+import itertools
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -125,7 +126,7 @@ def _current_key(item: str, row: str, column: str, command: str) -> str | None:
     words = shlex.split(command)
 
     def values(option: str) -> list[str]:
-        return [value for word, value in zip(words, words[1:], strict=False) if word == option]
+        return [value for word, value in itertools.pairwise(words) if word == option]
 
     try:
         jobs = plan(

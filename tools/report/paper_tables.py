@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from metafun.config import load_config
 from metafun.paper.published import published
 
 from .cells import interval_cell, mean_std, record_seconds, seconds_cell
@@ -29,7 +30,8 @@ def render_sinusoid(results: Path) -> str:
 
 def render_features(results: Path) -> str:
     """Few-shot classification of features by the paper's protocol: the rows of Table 2 that can be measured."""
-    columns = ("", "1-shot, %", "95 % interval", "the paper", "5-shot, %", "95 % interval", "the paper", "GPU seconds")
+    shots = ("1-shot, %", "95 % interval", "the paper", "5-shot, %", "95 % interval", "the paper")
+    columns = ("", *shots, "seeds", "GPU seconds")
     rows = (row for row in paper_rows("table2", results) if row.row.cells and not row.row.why)
     return table(*without_empty_columns(columns, [*map(_features_row, rows)]))
 
@@ -43,11 +45,14 @@ def render_calibration(results: Path) -> str:
 
 
 def _sinusoid_row(row: PaperRow) -> tuple[str, ...]:
+    preset = row.row.cells[0].preset
+    # Our training has no row in the paper; MetaFun with the paper's training is what to compare it with.
+    paper = published({"config": load_config(preset).to_toml(), "run": preset})
     return (
         row_command(row, "table1"),
         _seeds(row),
         *(cell.value(percent=False) for cell in row.cells),
-        *(published_cell(cell.published, 3) for cell in row.cells),
+        *(published_cell(paper.get(metric), 3) for metric in ERRORS),
         _row_seconds(row),
     )
 
@@ -69,7 +74,7 @@ def _features_row(row: PaperRow) -> tuple[str, ...]:
         for cell in row.cells
         for text in (cell.value(True), _with_sign(interval_cell(cell.lines, True)), published_cell(cell.published, 2))
     ]
-    return (row.row.name, *cells, _row_seconds(row))
+    return (row.row.name, *cells, _seeds(row), _row_seconds(row))
 
 
 def _calibration_row(record: dict[str, Any]) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """Recorded runs, the commands that made them, and whether a line says all that is needed to repeat it."""
 
+import itertools
 import json
 import re
 import shlex
@@ -102,7 +103,7 @@ def changed_settings(recorded: str, current: Config) -> str:
 
 def _configuration(words: list[str]) -> Config:
     """The configuration of a `metafun train`, `protocol` or `demo` command, without its data."""
-    settings = [setting for option, setting in zip(words, words[1:], strict=False) if option == "--set"]
+    settings = [setting for option, setting in itertools.pairwise(words) if option == "--set"]
     preset = words[2] if len(words) > 2 and not words[2].startswith("-") else ""
     if words[1] == "demo":
         preset = f"demo-{preset}" if preset else "demo"
