@@ -80,7 +80,7 @@ def _features_row(row: PaperRow) -> tuple[str, ...]:
 def _calibration_row(record: dict[str, Any]) -> tuple[str, ...]:
     metrics = {name.rsplit("_", 2)[0]: value for name, value in record["metrics"].items()}
     return (
-        f"`{record['command']}`",
+        current_command(record),
         *(mean_std(metrics[name]["seeds"], 3) for name in ("ece", "log_likelihood")),
     )
 
