@@ -43,8 +43,7 @@ def measure(
     models, end = opened.models(variant, which), run.config.training.end
     if record.step < end and not record.stopped_early:
         console.print(f"note: training was stopped after {record.step} of {end} steps")
-    seeds = len(run.config.training.seeds)
-    broken = run.folder.stability().steps[variant * seeds : (variant + 1) * seeds] or [None] * seeds
+    broken = _break_aways(run, variant)
     if note := describe_break_aways(run.config.training.seeds, broken):
         console.print(f"note: {note}")
     return {
@@ -65,6 +64,12 @@ def measure(
         **origin(),
         "config": experiment.config.to_toml(),
     }
+
+
+def _break_aways(run: Run, variant: int) -> list[int | None]:
+    """The step at which each seed of a variant broke away, or None."""
+    seeds = len(run.config.training.seeds)
+    return run.folder.stability().steps[variant * seeds : (variant + 1) * seeds] or [None] * seeds
 
 
 def origin() -> dict[str, str]:
