@@ -3,10 +3,10 @@
 import json
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from metafun.config import load_config
-from metafun.schema import flatten, to_table
+from metafun.schema import UNSET, flatten, to_table
 
 # Settings that do not belong into a command: options of their own, or filled in from the data.
 _NOT_IN_COMMANDS = {"training.seeds", "training.stop", "training.validate_every", "training.patience", "training.chunk"}
@@ -35,10 +35,27 @@ def arguments(record: dict[str, Any], preset: str) -> str:
         record: a recorded run, with its configuration as TOML in `config`.
         preset: the preset that the run started from.
     """
-    recorded, current = flatten(tomllib.loads(record["config"])), flatten(to_table(load_config(preset)))
-    comparable = {key: value for key, value in recorded.items() if key in current and key not in _NOT_IN_COMMANDS}
-    changed = [f" --set {key}={value}" for key, value in comparable.items() if current[key] != _tuple(value)]
-    return f"{preset} --seeds {len(recorded['training.seeds'])}{''.join(changed)}"
+    config = load_config(preset)
+    recorded, current = flatten(tomllib.loads(record["config"])), flatten(to_table(config))
+    found = {key: value for key, value in recorded.items() if key in current}
+    found |= {key: _value_if_missing(config, key) for key in current if key not in recorded}
+    changed = {
+        key: value
+        for key, value in found.items()
+        if value is not None and _tuple(value) != current[key] and key not in _NOT_IN_COMMANDS
+    }
+    settings = (f" --set {key}={value}" for key, value in changed.items())
+    return f"{preset} --seeds {len(recorded['training.seeds'])}{''.join(settings)}"
+
+
+def _value_if_missing(config: Any, key: str) -> Any:
+    """What a record without the setting `key` had: unset, or the value before the setting existed; None if unknown."""
+    *above, name = key.split(".")
+    for part in above:
+        config = getattr(config, part)
+    if name in getattr(config, "added", {}):
+        return config.added[name]
+    return UNSET if type(None) in get_args(get_type_hints(type(config))[name]) else None
 
 
 def _tuple(value: Any) -> Any:
