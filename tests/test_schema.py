@@ -97,7 +97,9 @@ def test_none_unsets_an_optional_setting(key, tmp_path):
     assert load_config(str(tmp_path / "mine.toml")) == load_config(str(tmp_path / "below.toml"), [f"{key}=none"])
 
 
-@pytest.mark.parametrize("key", ["training.steps", "model.pooling", "training", "training.seeds", "model.per_iteration"])
+@pytest.mark.parametrize(
+    "key", ["training.steps", "model.pooling", "training", "training.seeds", "model.per_iteration"]
+)
 def test_none_is_refused_for_a_setting_that_is_not_optional(key):
     with pytest.raises(InvalidConfig, match=rf"{key} = 'none' unsets a setting, but this one is not optional; give"):
         load_config("sinusoid", [f"{key}=none"])
