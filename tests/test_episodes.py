@@ -146,7 +146,7 @@ def shifted(tmp_path, monkeypatch):
 
 
 def test_the_mean_of_the_training_rows_is_subtracted_everywhere(shifted):
-    tasks = EpisodeTasks(data="shifted", centre=True).resolve(validates=True)
+    tasks = EpisodeTasks(data="shifted", queries=4, centre=True).resolve(validates=True)
     np.testing.assert_allclose(tasks.mean, shifted, rtol=1e-6)
     rows = tasks.table().features
     centred = (rows - shifted) / np.linalg.norm(rows - shifted, axis=1, keepdims=True)
@@ -168,7 +168,7 @@ def test_the_mean_travels_with_the_configuration(shifted):
 
 
 def test_without_centring_nothing_is_subtracted_and_nothing_is_recorded(shifted):
-    tasks = EpisodeTasks(data="shifted").resolve(validates=True)
+    tasks = EpisodeTasks(data="shifted", queries=4).resolve(validates=True)
     assert tasks.mean is None and not {"centre", "mean"} & set(to_table(tasks, original=True))
 
 

@@ -241,8 +241,9 @@ class EpisodeTasks(TaskSource):
 
     def training(self) -> Episodes:
         if self.pixels is None or self.image is None:
-            return self._episodes(self.table(), self.train_on, UnitLength(self.noise, self._centre))
-        transform = Pixels(self.image, self.pixels.rotations, self.pixels.jitter)
+            transform: RowTransform = UnitLength(self.noise, self._centre)
+        else:
+            transform = Pixels(self.image, self.pixels.rotations, self.pixels.jitter)
         return self._episodes(self.table(), self.train_on, transform)
 
     def validation(self) -> Episodes:
