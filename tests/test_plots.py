@@ -108,6 +108,15 @@ def test_a_row_shows_the_local_updates_their_pooling_and_the_step(kept, tmp_path
     assert any("of its movement" in text.get_text() for text in figure.legends[0].get_texts())
 
 
+def test_the_shipped_sinusoid_pools_evenly_and_gp_rbf_does_not():
+    """docs/notation.md says so of its pictures."""
+    for name, even in (("sinusoid", True), ("gp-rbf", False)):
+        trained = open_trained(name)
+        task = step_by_step._test_task(trained.experiment)
+        weights = trained.model.weights(trained.model.encode(task.context), task.target.x)
+        assert np.allclose(weights, 1 / len(task.context.x), atol=0.01) == even
+
+
 @pytest.mark.parametrize(
     ("preset", "what"),
     [

@@ -47,6 +47,8 @@ def reproduce(
 ) -> None:
     """Measure the paper's tables and figures, beside the published values.
 
+    tiered-standin is no table of the paper: it measures the methods of Table 2 on a stand-in for tieredImageNet.
+
     Cells in results/paper.jsonl are not measured again, and interrupted runs continue. Start the same command several
     times, and the processes share the work.
 
@@ -55,6 +57,8 @@ def reproduce(
       metafun reproduce table1
 
       metafun reproduce table2 --only LEO --seeds 2
+
+      metafun reproduce tiered-standin
 
       metafun reproduce all --smoke --results /tmp/smoke --out /tmp/smoke/runs
     """
