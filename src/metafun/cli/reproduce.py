@@ -58,8 +58,6 @@ def reproduce(
 
       metafun reproduce table2 --only LEO --seeds 2
 
-      metafun reproduce tiered-standin
-
       metafun reproduce all --smoke --results /tmp/smoke --out /tmp/smoke/runs
     """
     names = list(ITEMS) if "all" in what else list(dict.fromkeys(what))
