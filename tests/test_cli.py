@@ -117,6 +117,30 @@ def test_several_runs_are_drawn_side_by_side(trained, tmp_path):
     assert "must have different folder names" in fails("plot", trained, trained, "--out", figure)
 
 
+def test_runs_on_curves_are_compared_but_not_with_runs_on_sinusoids(trained, tmp_path):
+    for name in ("gp-paper-kfp", "gp-paper-dfp"):
+        assert metafun("train", name, "--out", tmp_path / name, *SETTINGS).exit_code == 0
+    figure = tmp_path / "both.png"
+    assert metafun("plot", tmp_path / "gp-paper-kfp", tmp_path / "gp-paper-dfp", "--out", figure).exit_code == 0
+    assert figure.read_bytes()[:4] == b"\x89PNG"
+    message = fails("plot", trained, tmp_path / "gp-paper-kfp", "--out", figure)
+    assert "gp-paper-kfp was trained on new curves, rbf kernel; runs on sinusoids can be compared with each" in message
+
+
+def test_a_model_is_drawn_step_by_step(trained, tmp_path):
+    """A shipped model, a run folder, and the checkpoint in it."""
+    figure = tmp_path / "steps.png"
+    for model in ("sinusoid", trained, trained / "checkpoint.safetensors"):
+        result = metafun("plot", model, "--step-by-step", "--out", figure)
+        assert result.exit_code == 0 and result.stdout.split() == [str(figure)], result.output
+        assert figure.read_bytes()[:4] == b"\x89PNG"
+        figure.unlink()
+    assert "but this model has: 784 inputs, classification" in fails("plot", "glyphs", "--step-by-step")
+    assert "draws one model, but 2 were given" in fails("plot", "sinusoid", "gp-rbf", "--step-by-step")
+    assert "a figure is a .png" in fails("plot", "sinusoid", "--step-by-step", "--out", tmp_path / "steps.txt")
+    assert "no checkpoint of that name is shipped" in fails("plot", "sinusoids", "--step-by-step")
+
+
 def test_info_names_versions_and_devices():
     facts = json.loads(metafun("info", "--json").stdout)
     assert facts["devices"] and "sinusoid" in facts["presets"]

@@ -58,13 +58,21 @@ def test_recorded_results_load(path):
     assert lines and all(isinstance(line, dict) for line in lines)
 
 
+# Trainings that the current presets replace. Their lines stay until the cells are measured again.
+SUPERSEDED = {
+    # LEO stopped at a limit of 8,000 steps while it still improved; its authors' limit is 100,000.
+    *("3f639c79d98a", "98ed4fdf1985", "0ccbb74a242a", "1c00e55df5e1"),
+}
+
+
 @pytest.mark.parametrize("item", ITEMS)
 def test_recorded_cells_of_the_paper_are_not_measured_again(item):
     """The key of a training is a hash of its settings and of the text of its search space."""
     names = ("center", "multiview")
     data = {f"miniimagenet-{name}": f"miniimagenet_wrn28_{name}" for name in names}
     keys = {job.key for trials in (32, 64) for job in plan([item], trials=trials, data=data)}
-    assert {line.job for line in Results(RESULTS).lines if line.item == item} <= keys
+    assert {line.job for line in Results(RESULTS).lines if line.item == item} <= keys | SUPERSEDED
+    assert not keys & SUPERSEDED
 
 
 def test_results_of_the_paper_and_of_the_benchmark_load():

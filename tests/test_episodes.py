@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 from examples import clusters
+from metafun.config import load_config, parse_config, parse_toml, resolve
 from metafun.data import Table
-from metafun.errors import InvalidData
-from metafun.tasks import Episodes
+from metafun.data.table_folder import save_table
+from metafun.errors import InvalidConfig, InvalidData
+from metafun.schema import to_table
+from metafun.tasks import Episodes, EpisodeTasks
 from metafun.tasks.row_transforms import UnitLength
 
 
@@ -128,3 +131,49 @@ def test_classes_that_are_too_few_or_too_small_are_named(sizes, message):
 def test_a_split_without_classes_is_refused():
     with pytest.raises(InvalidData, match="'numbered' have no classes in val; they have: train, test"):
         Episodes.over(numbered(), ["val"], ways=2, shots=1, queries=1)
+
+
+@pytest.fixture
+def shifted(tmp_path, monkeypatch):
+    """Clusters that share a large mean, stored under two names with different rows."""
+    monkeypatch.setenv("METAFUN_DATA", str(tmp_path))
+    for name, shift in (("shifted", 5.0), ("elsewhere", 7.0)):
+        table = clusters(name=name)
+        splits = [rows.split for rows in table.classes for _ in range(rows.count)]
+        labels = [rows.name for rows in table.classes for _ in range(rows.count)]
+        save_table(Table.of(name, table.features + np.float32(shift), labels, splits), tmp_path, "random numbers")
+    return clusters().features[: 6 * 9].astype(np.float64).mean(0) + 5.0
+
+
+def test_the_mean_of_the_training_rows_is_subtracted_everywhere(shifted):
+    tasks = EpisodeTasks(data="shifted", queries=4, centre=True).resolve(validates=True)
+    np.testing.assert_allclose(tasks.mean, shifted, rtol=1e-6)
+    rows = tasks.table().features
+    centred = (rows - shifted) / np.linalg.norm(rows - shifted, axis=1, keepdims=True)
+    for drawn in (tasks.training(), tasks.validation(), next(tasks.test())[1]):
+        x = np.asarray(drawn.sample(jax.random.key(0)).context.x)
+        assert (np.abs(x[:, None] - centred).max(-1).min(1) < 1e-5).all(), "each is a centred row"
+    np.testing.assert_allclose(tasks.scaling(rows, None).scale_inputs(rows), centred, atol=1e-6)
+
+
+def test_the_mean_travels_with_the_configuration(shifted):
+    """Through TOML, into the protocol's second training, and to other data."""
+    settings = ["tasks.data=shifted", "tasks.queries=4"]
+    experiment = resolve(load_config("nearest-mean-centred", settings))
+    again = parse_config(parse_toml(experiment.config.to_toml(), "a run"))
+    assert again == experiment.config and again.tasks.mean == experiment.tasks.mean
+    assert again.tasks.including_validation().resolve(validates=False).mean == again.tasks.mean
+    moved = again.tasks.with_data("elsewhere")
+    assert moved.mean == again.tasks.mean and moved.resolve(validates=False).mean == again.tasks.mean
+
+
+def test_without_centring_nothing_is_subtracted_and_nothing_is_recorded(shifted):
+    tasks = EpisodeTasks(data="shifted", queries=4).resolve(validates=True)
+    assert tasks.mean is None and not {"centre", "mean"} & set(to_table(tasks, original=True))
+
+
+def test_only_features_are_centred():
+    with pytest.raises(InvalidConfig, match=r"tasks\.centre is for features, but tasks\.pixels makes rows images"):
+        load_config("omniglot-5way-1shot", ["tasks.centre=true"])
+    with pytest.raises(InvalidConfig, match=r"tasks\.mean is not known before the data are read"):
+        EpisodeTasks(centre=True, features=12).training()

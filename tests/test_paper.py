@@ -12,9 +12,12 @@ from typer.testing import CliRunner
 
 from examples import quick
 from metafun.cli import app
+from metafun.config import load_config
+from metafun.config.losses import GaussianConfig
 from metafun.errors import Diverged, InvalidConfig, InvalidResults
 from metafun.files import locked
 from metafun.paper import ITEMS, Address, Results, load_item, plan, runner
+from metafun.paper.items import STAND_IN
 from tools.report.__main__ import main as report
 from tools.report.paper_page import render_paper_page
 
@@ -57,6 +60,42 @@ def test_what_the_paper_reports():
     assert {row.name: row.published for row in table1.rows}["MetaFun"] == ((0.040, 0.008), (0.017, 0.005))
     assert {row.name: row.published for row in table2.rows}["LEO"] == ((61.76, 0.08), (77.59, 0.12))
     assert len(load_item("table3").rows) == 6 and len(load_item("figure5").columns) == 6
+
+
+def test_figure4_has_the_paper_s_model_on_the_curves_of_ours():
+    ours = load_config("gp")
+    for preset, pooling in (("gp-paper-dfp", "sinusoid-paper"), ("gp-paper-kfp", "sinusoid-paper-kfp")):
+        config, paper = load_config(preset), load_config(pooling)
+        assert config.tasks == ours.tasks and config.evaluation.shots == ours.evaluation.shots
+        assert config.training == paper.training and replace(config.model, loss=paper.model.loss) == paper.model
+        assert config.model.loss == GaussianConfig(min_std=0.1)
+    assert [row.name for row in load_item("figure4").rows][:3] == [
+        "MetaFun-KFP",
+        "MetaFun-DFP",
+        "MetaFun-KFP, our training",
+    ]
+
+
+def test_the_stand_in_is_a_table_of_its_own():
+    jobs = plan(["tiered-standin"])
+    assert {job.config.tasks.data for job in jobs} == {STAND_IN}
+    assert not any(row.published for row in load_item("tiered-standin").rows)
+    others = plan([name for name in ITEMS if name != "tiered-standin"])
+    assert STAND_IN not in {job.config.tasks.data for job in others}
+    assert not {job.key for job in jobs} & {job.key for job in others}
+
+
+def test_the_readme_counts_the_cells_that_need_tieredimagenet():
+    jobs = plan([name for name in ITEMS if name != "tiered-standin"])
+    tiered = [a for job in jobs if job.config.tasks.data.startswith("tieredimagenet") for a in job.addresses]
+    count = {name: sum(address.item == name for address in tiered) for name in ("table2", "table3", "figure5")}
+    assert sum(count.values()) == len(tiered)
+    sentence = (
+        f"{len(tiered)} cells of the paper's tables and figures ({count['table2']} of Table 2, {count['table3']} of "
+        f"Table 3 and {count['figure5']} of Figure 5)"
+    )
+    readme = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
+    assert sentence in " ".join(readme.split())
 
 
 def test_cells_that_ask_for_the_same_share_one_training():

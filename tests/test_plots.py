@@ -1,12 +1,17 @@
 """What figures must show; how they look is judged by eye."""
 
+import jax.numpy as jnp
 import numpy as np
+import pytest
 from PIL import Image
 
+from examples import untrained
 from metafun.config.space import Range
+from metafun.errors import InvalidConfig
 from metafun.estimators.trained import open_trained
-from metafun.plots import search
+from metafun.plots import regression, search, step_by_step
 from metafun.plots.classification import plot_episodes
+from metafun.tasks.sinusoid import Sinusoid
 
 
 def test_glyphs_are_ink_on_paper(tmp_path):
@@ -36,3 +41,91 @@ def test_pruned_trials_are_hollow_and_the_best_is_red(tmp_path, monkeypatch):
     (axis,) = search.plot_parallel(ranges, trials, tmp_path / "f.png").axes
     drawn = {tuple(line.get_ydata()) for line in axis.get_lines() if len(line.get_ydata()) == 3}
     assert drawn == {(1, 0, 0), (0, 1, 1)}
+
+
+@pytest.fixture
+def kept(monkeypatch):
+    """Figures are returned, not saved."""
+    for module in (regression, step_by_step):
+        monkeypatch.setattr(module, "save", lambda figure, path: figure)
+
+
+def test_the_first_wave_of_the_comparison_is_large(kept, tmp_path):
+    models = {name: open_trained("sinusoid").model for name in ("one", "two")}
+    figure = regression.plot_comparison(models, Sinusoid((5, 5), 10, 15), 0, tmp_path / "f.png")
+    truth = figure.axes[0].get_lines()[0].get_ydata()
+    np.testing.assert_allclose([truth.min(), truth.max()], [-regression.AMPLITUDE, regression.AMPLITUDE], rtol=1e-3)
+    np.testing.assert_array_equal(figure.axes[1].get_lines()[0].get_ydata(), truth)
+
+
+def test_curves_are_compared_on_the_same_tasks_with_the_exact_process(kept, tmp_path):
+    first, second = untrained("gp-paper-kfp"), untrained("gp-paper-dfp")
+    models = {"KFP": first.model, "DFP": second.model}
+    figure = regression.plot_curve_comparison(models, first.tasks.training(), 0, tmp_path / "f.png")
+    titles = [axis.get_title() for axis in figure.axes]
+    assert titles == [f"{name}, {n} context points" for n in (5, 15) for name in models]
+    for left, right in (figure.axes[:2], figure.axes[2:]):
+        (exact, context, ours), (exact_2, context_2, others) = left.get_lines(), right.get_lines()
+        assert [line.get_label() for line in left.get_lines()] == ["exact GP", "context", "the model"]
+        np.testing.assert_array_equal(exact.get_ydata(), exact_2.get_ydata())
+        np.testing.assert_array_equal(context.get_ydata(), context_2.get_ydata())
+        assert not np.allclose(ours.get_ydata(), others.get_ydata())
+
+
+def test_directions_are_orthogonal_and_ordered_by_their_share():
+    steps = jnp.zeros((2, 3, 4)).at[0, :, 1].set(-2.0).at[1, :, 3].set(jnp.array([1.0, -1.0, 1.0]))
+    directions, shares = step_by_step.leading_directions(steps, 2)
+    np.testing.assert_allclose(np.abs(directions.T), np.eye(4)[[1, 3]], atol=1e-6)
+    np.testing.assert_allclose(shares, [12 / 15, 3 / 15], rtol=1e-5)
+    assert directions[1, 0] < 0, "the first step goes up"
+
+
+@pytest.mark.parametrize("preset", ["gp-paper-kfp", "sinusoid-kernel"])
+def test_a_row_shows_the_local_updates_their_pooling_and_the_step(kept, tmp_path, preset):
+    trained = untrained(preset)
+    figure = step_by_step.plot_step_by_step(trained.model, trained.experiment, tmp_path / "f.png")
+    rows = np.reshape(figure.axes, (trained.model.iterations, 4))
+    task = step_by_step._test_task(trained.experiment)
+    representation = trained.model.encode(task.context)
+    shown = min(3, representation.updates.shape[-1])
+    x = jnp.asarray(rows[0, 1].get_lines()[-1].get_xdata())[:, None]
+    prediction = trained.model.predict_trajectory(representation, x).mean[..., 0]
+    for t, (local, pooled, step, predicted) in enumerate(rows):
+        points = [line for line in local.get_lines() if line.get_marker() == "o"]
+        assert len(points) == shown
+        np.testing.assert_allclose(points[0].get_xdata(), task.context.x[:, 0])
+        pools = [line.get_ydata() for line in pooled.get_lines()[-shown:]]
+        before, after = (
+            [line.get_ydata() for line in step.get_lines()[part]] for part in (slice(shown), slice(shown, None))
+        )
+        np.testing.assert_allclose(pools, np.subtract(after, before), atol=1e-5)
+        lines = predicted.get_lines()
+        np.testing.assert_allclose(lines[1].get_ydata(), prediction[t], rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(lines[2].get_ydata(), prediction[t + 1], rtol=1e-4, atol=1e-4)
+        # Σᵢ k(x, xᵢ) of the local updates, at the first direction, is the pooled update.
+        weights = representation.weights(x)[0]
+        np.testing.assert_allclose(weights @ points[0].get_ydata(), pools[0], rtol=1e-3, atol=1e-4)
+    assert any("of its movement" in text.get_text() for text in figure.legends[0].get_texts())
+
+
+def test_the_shipped_sinusoid_pools_evenly_and_gp_rbf_does_not():
+    """docs/notation.md says so of its pictures."""
+    for name, even in (("sinusoid", True), ("gp-rbf", False)):
+        trained = open_trained(name)
+        task = step_by_step._test_task(trained.experiment)
+        weights = trained.model.weights(trained.model.encode(task.context), task.target.x)
+        assert np.allclose(weights, 1 / len(task.context.x), atol=0.01) == even
+
+
+@pytest.mark.parametrize(
+    ("preset", "what"),
+    [
+        ("maml", "MAML"),
+        ("gp-stochastic", "StochasticMetaFun"),
+        ("tables-regression", "16 inputs, regression, .*"),
+    ],
+)
+def test_only_metafun_for_regression_on_a_line_is_drawn_step_by_step(tmp_path, preset, what):
+    trained = untrained(preset)
+    with pytest.raises(InvalidConfig, match=f"but this model has: .*{what}; try metafun plot sinusoid"):
+        step_by_step.plot_step_by_step(trained.model, trained.experiment, tmp_path / "f.png")

@@ -2,16 +2,18 @@
 
 import dataclasses
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import pytest
+import tomli_w
 
 from metafun.config import Config, Experiment, decoders, load_config, load_space, parse_config, parts, with_changes
 from metafun.config.baselines import LEOConfig
 from metafun.errors import InvalidConfig
 from metafun.paper.items import plan
-from metafun.schema import current_name, current_names, merge, parse, to_table
+from metafun.schema import UNSET, current_name, current_names, flatten, merge, nested, parse, to_table
+from tools.report.records import arguments
 from tools.settings_reference import descriptions
 
 renamed = pytest.warns(FutureWarning, match=r"model\.stay is now model\.encoder_penalty")
@@ -78,6 +80,47 @@ def test_the_original_table_leaves_out_an_added_field_unless_it_changes_the_beha
     assert to_table(Extended()) == {"old": 1, "later": "as before"}
 
 
+@pytest.mark.parametrize("key", ["training.clip", "training.patience", "evaluation.shots", "embedding", "vary"])
+def test_none_unsets_an_optional_setting(key, tmp_path):
+    given = {
+        "training.clip": 1.0,
+        "training.patience": 3,
+        "evaluation.shots": [2],
+        "vary": {"training.learning_rate": [0.1, 0.2]},
+    }
+    preset = "omniglot-5way-1shot" if key == "embedding" else "sinusoid-paper"
+    config = load_config(preset, changes={key: given[key]} if key in given else None)
+    assert key in {k[: len(key)] for k in flatten(to_table(config))}
+    assert key not in {k[: len(key)] for k in flatten(to_table(with_changes(config, {key: UNSET})))}
+    (tmp_path / "below.toml").write_text(config.to_toml())
+    (tmp_path / "mine.toml").write_text('base = "below.toml"\n' + tomli_w.dumps(nested(key, UNSET)))
+    assert load_config(str(tmp_path / "mine.toml")) == load_config(str(tmp_path / "below.toml"), [f"{key}=none"])
+
+
+@pytest.mark.parametrize(
+    "key", ["training.steps", "model.pooling", "training", "training.seeds", "model.per_iteration"]
+)
+def test_none_is_refused_for_a_setting_that_is_not_optional(key):
+    with pytest.raises(InvalidConfig, match=rf"{key} = 'none' unsets a setting, but this one is not optional; give"):
+        load_config("sinusoid", [f"{key}=none"])
+
+
+def test_none_may_be_a_name_or_a_kind():
+    assert load_config("features", ["tasks.data=none"]).tasks.data == "none"
+    assert load_config("gp-stochastic", ["model.latent.kind=none"]).model.latent.kind == "none"
+    with pytest.raises(InvalidConfig, match=r"training.schedule = 'none' is not known; did you mean 'cosine'"):
+        load_config("sinusoid", ["training.schedule=none"])
+
+
+def test_a_command_says_what_the_preset_has_and_the_recorded_run_had_not():
+    recorded = load_config("sinusoid", ["training.clip=none", "training.batch=8"])
+    assert arguments({"config": recorded.to_toml()}, "sinusoid") == (
+        "sinusoid --seeds 1 --set training.batch=8 --set training.clip=none"
+    )
+    before = "\n".join(line for line in recorded.to_toml().splitlines() if not line.startswith("keep"))
+    assert arguments({"config": before}, "sinusoid").endswith("--set training.clip=none --set training.keep=best")
+
+
 def test_settings_and_files_may_use_the_former_name(tmp_path):
     preset = "leo-mini-1shot"
     expected = load_config(preset, ["model.encoder_penalty=0.5"])
@@ -114,9 +157,10 @@ def test_a_configuration_written_before_the_renaming_is_read():
 
 
 def test_a_renaming_does_not_forget_measured_results():
-    """results/paper.jsonl has LEO's cells under the key that its configuration had before the renaming."""
-    jobs = plan(["table2"], only="LEO", data={"miniimagenet-center": "miniimagenet_wrn28_center"})
-    assert "3f639c79d98a" in {job.key for job in jobs}
+    """results/paper.jsonl has LEO's first cells under the key that their configuration had before the renaming."""
+    job = plan(["table2"], only="LEO", data={"miniimagenet-center": "miniimagenet_wrn28_center"})[0]
+    first = with_changes(job.config, {"training.steps": 8000, "training.patience": 10})
+    assert replace(job, config=first).key == "3f639c79d98a"
 
 
 def test_every_former_name_leads_to_a_field():

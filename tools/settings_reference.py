@@ -21,7 +21,8 @@ from .report.markdown import table
 HEAD = """# Settings
 
 Every setting of a configuration, for a TOML file or `--set KEY=VALUE`. Where a table has several kinds, `kind` selects
-one, and the settings of that kind apply. `python -m tools.settings_reference` generates this page.
+one, and the settings of that kind apply. The value `none` unsets an optional setting.
+`python -m tools.settings_reference` generates this page.
 """
 
 

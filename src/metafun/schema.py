@@ -11,6 +11,9 @@ from .errors import InvalidConfig, suggest
 
 T = TypeVar("T")
 
+# The value that unsets an optional setting: TOML has no word of its own for it.
+UNSET = "none"
+
 
 @dataclasses.dataclass(frozen=True)
 class Between:
@@ -36,7 +39,7 @@ def parse(cls: type[T], table: Mapping[str, Any], where: str = "") -> T:
 
 
 def to_table(config: Any, original: bool = False) -> dict[str, Any]:
-    """The inverse of `parse`, without fields that are None: TOML has no word for it.
+    """The inverse of `parse`, without fields that are None.
 
     Args:
         config: an instance of a dataclass. Its class attribute `added`, if any, names the fields that its first
@@ -156,8 +159,10 @@ def _value(hint: Any, value: Any, path: str) -> Any:
         if not bounds.least <= checked <= bounds.most:
             raise InvalidConfig(f"{path} = {value}, but it must be between {bounds.least:g} and {bounds.most:g}.")
         return checked
+    if value == UNSET and hint is not str and origin is not Literal and type(None) not in arguments:
+        raise InvalidConfig(f"{path} = {UNSET!r} unsets a setting, but this one is not optional; give it a value.")
     if origin in (Union, types.UnionType):
-        if value is None and type(None) in arguments:
+        if type(None) in arguments and (value is None or value == UNSET):
             return None
         variants = [a for a in arguments if a is not type(None)]
         if len(variants) == 1:

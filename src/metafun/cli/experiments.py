@@ -2,6 +2,7 @@
 
 import json
 import platform
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +15,7 @@ from rich.markup import escape
 from .. import __version__
 from ..config import describe_preset, presets
 from ..errors import InvalidConfig, InvalidRun
+from ..estimators.trained import open_trained
 from ..files import append_json
 from ..training import protocol as paper_protocol
 from ..training.devices import join_processes
@@ -25,7 +27,13 @@ from .options import Data, RecordTo, TrainingOptions, check_folder, with_options
 from .show import show
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder made by `metafun train`.")]
-RunPaths = Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run folders made by `metafun train`.")]
+Drawn = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="RUN…",
+        help="Run folders made by `metafun train`; with --step-by-step also a checkpoint or the name of a shipped one.",
+    ),
+]
 Coordinator = Annotated[
     str | None,
     typer.Option("--coordinator", metavar="HOST:PORT", help="Address of the first process.", show_default=False),
@@ -41,7 +49,15 @@ Ways = Annotated[
     list[int] | None, typer.Option("--ways", min=2, help="Classes of a task. May be repeated.", show_default=False)
 ]
 Last = Annotated[bool, typer.Option("--last", help="Evaluate the last parameters instead of the best on validation.")]
-Comparison = Annotated[Path, typer.Option("--out", help="The figure that compares several runs.")]
+FigureFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        help="File of the figure that compares several runs or draws one step by step.",
+        show_default="comparison.png or step-by-step.png",
+    ),
+]
+StepByStep = Annotated[bool, typer.Option("--step-by-step", help="Draw a model iteration by iteration (Figure 1).")]
 
 
 @app.command()
@@ -145,26 +161,49 @@ def evaluate(
 
 
 @app.command()
-def plot(paths: RunPaths, figure: Comparison = Path("comparison.png")) -> None:
+def plot(paths: Drawn, figure: FigureFile = None, step_by_step: StepByStep = False) -> None:
     """Draw a run: its predictions on test tasks, its calibration, its losses over training.
 
-    Several runs on sinusoids are drawn side by side, update by update.
+    Several runs on sinusoids are drawn side by side, update by update; several runs on curves, with the exact GP.
+
+    With --step-by-step, a model for regression is drawn iteration by iteration: local updates, functional pooling, and
+    the step of the representation.
 
     Examples:
 
       metafun plot runs/sinusoid
 
       metafun plot runs/sinusoid runs/maml runs/maml-large --out figure3.png
+
+      metafun plot runs/gp-paper-kfp runs/gp-paper-dfp runs/gp --out figure4.png
+
+      metafun plot sinusoid --step-by-step --out steps.png
     """
     from ..plots import compare, draw  # matplotlib is slow to import
 
+    if step_by_step:
+        out.print(str(_plot_step_by_step(paths, figure or Path("step-by-step.png"))))
+        return
     runs = {path.name: Run(path) for path in paths}
     if len(runs) < len(paths):
         raise InvalidRun("the runs to compare must have different folder names; one came twice.")
+    figure = figure or Path("comparison.png")
     if len(paths) > 1:
         check_folder("--out", figure)
     for drawn in draw(runs[paths[0].name]).values() if len(paths) == 1 else [compare(runs, figure)]:
         out.print(str(drawn))
+
+
+def _plot_step_by_step(paths: Sequence[Path], figure: Path) -> Path:
+    from ..plots import check_suffix
+    from ..plots.step_by_step import plot_step_by_step
+
+    if len(paths) != 1:
+        raise InvalidConfig(f"--step-by-step draws one model, but {len(paths)} were given; name one of them.")
+    check_suffix(figure)
+    check_folder("--out", figure)
+    trained = open_trained(paths[0])
+    return plot_step_by_step(trained.model, trained.experiment, figure)
 
 
 @app.command()

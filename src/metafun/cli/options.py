@@ -11,10 +11,16 @@ import typer
 
 from ..config import Config, load_config, parse_setting
 from ..errors import InvalidConfig
+from ..schema import UNSET
 
 Preset = Annotated[str, typer.Argument(metavar="PRESET_OR_TOML", help="A preset (see `metafun info`) or a TOML file.")]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting: --set training.steps=1000.")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help=f"Change a setting: --set training.steps=1000; KEY={UNSET} unsets an optional one. May be repeated.",
+    ),
 ]
 Data = Annotated[str | None, typer.Option("--data", help="A table of features: a name or a path.", show_default=False)]
 Seeds = Annotated[

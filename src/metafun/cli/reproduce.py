@@ -47,6 +47,8 @@ def reproduce(
 ) -> None:
     """Measure the paper's tables and figures, beside the published values.
 
+    tiered-standin is no table of the paper: it measures the methods of Table 2 on a stand-in for tieredImageNet.
+
     Cells in results/paper.jsonl are not measured again, and interrupted runs continue. Start the same command several
     times, and the processes share the work.
 

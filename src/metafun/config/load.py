@@ -76,7 +76,7 @@ def _table(source: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
 
 
 def parse_setting(setting: str) -> tuple[str, Any]:
-    """`key=value` with the value in TOML; a bare word is a string: model.activation=gelu."""
+    """`key=value` with the value in TOML; a bare word is a string: model.activation=gelu, training.clip=none."""
     key, equals, value = setting.partition("=")
     if not equals or not key:
         raise InvalidConfig(f"'{setting}' must have the form key=value, for example training.steps=1000.")

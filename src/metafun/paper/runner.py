@@ -63,18 +63,19 @@ class Runner:
 
     def draw(self, names: Sequence[str], jobs: Sequence[Job]) -> Iterator[Path]:
         """The figures whose trained models are all available."""
-        folders = {address: self._run_folder(job) for job in jobs for address in job.addresses}
+        addresses = {address: self._run_folder(job) for job in jobs for address in job.addresses}
         for name in names:
-            paths = {address.row: path for address, path in folders.items() if address.item == name}
-            draw = load_item(name).draw
-            if draw not in ("comparison", "curves") or not all((p / "config.toml").exists() for p in paths.values()):
+            rows: dict[Path, str] = {}
+            for address, path in addresses.items():
+                if address.item == name:
+                    rows.setdefault(path, address.row)  # one panel for rows of the same run, such as the exact GP's
+            if load_item(name).draw != "comparison" or not all((path / "config.toml").exists() for path in rows):
                 continue
-            from ..plots import compare, curves  # matplotlib is slow to import
+            from ..plots import compare  # matplotlib is slow to import
 
-            runs = {row: Run(path) for row, path in paths.items()}
+            runs = {row: Run(path) for path, row in rows.items()}
             for suffix in (".png", ".svg"):
-                path = self.results / f"{name}{suffix}"
-                yield compare(runs, path) if draw == "comparison" else curves(next(iter(runs.values())), path)
+                yield compare(runs, self.results / f"{name}{suffix}")
 
     def _run_folder(self, job: Job) -> Path:
         """Other seeds are another run."""

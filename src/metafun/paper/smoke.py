@@ -11,7 +11,7 @@ from ..data import Table
 from ..data.readers import LEO_TABLES
 from ..data.table_folder import save_table
 from ..schema import flatten, to_table
-from .items import Job
+from .items import STAND_IN, Job
 
 # Settings that make any training a matter of seconds.
 SMOKE: dict[str, Any] = {
@@ -58,4 +58,4 @@ def smoke_data(folder: Path) -> dict[str, str]:
     path = folder.resolve() / "data"
     if not (path / "smoke").exists():
         save_table(Table.of("smoke", features, labels, splits), path, "random numbers")
-    return dict.fromkeys(LEO_TABLES, str(path / "smoke"))
+    return dict.fromkeys((*LEO_TABLES, STAND_IN), str(path / "smoke"))

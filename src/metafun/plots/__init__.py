@@ -1,24 +1,31 @@
 """Figures, one module for each kind. `draw` makes all figures of a run."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import singledispatch
 from pathlib import Path
 
 from ..errors import InvalidConfig, InvalidRun
 from ..model.likelihoods import Gaussian
 from ..model.stochastic import StochasticMetaFun
-from ..tasks import Curves, CurveTasks, EpisodeTasks, Sinusoid, SinusoidTasks, TaskSource
+from ..tasks import CurveTasks, EpisodeTasks, SinusoidTasks, TaskSource
 from ..training.run import Run
 from ..training.run_folder import Figure
 from .calibration import plot_reliability
 from .classification import plot_episodes, plot_weights
 from .regression import (
     plot_comparison,
+    plot_curve_comparison,
     plot_curves,
     plot_samples,
     plot_updates,
 )
 from .training import plot_training
+
+# How several models are compared, by the source of their tasks.
+COMPARISONS: Mapping[type[TaskSource], Callable[..., Path]] = {
+    SinusoidTasks: plot_comparison,
+    CurveTasks: plot_curve_comparison,
+}
 
 
 def draw(run: Run) -> dict[str, Path]:
@@ -64,25 +71,26 @@ def _(tasks: SinusoidTasks, run: Run) -> dict[str, Path]:
 
 
 def compare(runs: Mapping[str, Run], path: Path) -> Path:
-    """The predictions of several runs on the same sinusoids, update by update.
+    """The predictions of several runs on the same sinusoids, update by update, or on the same curves.
 
     Args:
-        runs: runs on sinusoids, by the title of their column.
+        runs: runs on sinusoids, or runs on curves, by the title of their column; the tasks of the first are drawn.
         path: the figure, .png, .svg or .pdf.
     """
+    check_suffix(path)
+    first = next(iter(runs.values())).experiment
+    for run in runs.values():
+        tasks = run.experiment.tasks
+        if type(tasks) not in COMPARISONS or type(tasks) is not type(first.tasks):
+            raise InvalidRun(
+                f"{run.path} was trained on {tasks.trained_on}; runs on sinusoids can be compared with each other, "
+                "and so can runs on curves (tasks.kind = 'curves')."
+            )
+    models = {name: run.model() for name, run in runs.items()}
+    return COMPARISONS[type(first.tasks)](models, first.tasks.training(), first.evaluation.seed, path)
+
+
+def check_suffix(path: Path) -> None:
+    """InvalidConfig unless a figure can be written to a file of this name."""
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise InvalidConfig(f"--out {path}: a figure is a .png, .svg or .pdf file.")
-    models, waves = {}, []
-    for name, run in runs.items():
-        if not isinstance(tasks := run.experiment.tasks.training(), Sinusoid):
-            raise InvalidRun(f"{run.path} was not trained on sinusoids; only such runs can be compared.")
-        waves.append((tasks, run.experiment.evaluation.seed))
-        models[name] = run.model()
-    return plot_comparison(models, *waves[0], path)
-
-
-def curves(run: Run, path: Path) -> Path:
-    """The predictions of a run on curves of a Gaussian process, beside the exact posterior."""
-    tasks = run.experiment.tasks.training()
-    assert isinstance(tasks, Curves)
-    return plot_curves(run.model(), tasks, run.experiment.evaluation.seed, path)

@@ -18,6 +18,9 @@ from .style import BLUE, GREY, INK, RED, SHADES, save, style_axis
 
 # Functions in a panel: enough to show the variation, few enough to tell apart.
 DRAWS = 12
+# The wave in the first row of the comparison is near the upper end of the amplitudes in training, 0.1 to 5: a small
+# wave would hide the differences between models.
+AMPLITUDE = 4.0
 
 
 def plot_updates(model: Learner, tasks: Sinusoid, seed: int, path: Path) -> Path:
@@ -54,11 +57,12 @@ def plot_comparison(models: Mapping[str, Learner], tasks: Sinusoid, seed: int, p
         tasks, seed, path: as in `plot_updates`.
     """
     figure = Figure(figsize=(3.6 * len(models), 6), layout="constrained")
-    rows = figure.subplots(2, len(models), sharex=True, sharey=True, squeeze=False)
+    rows = figure.subplots(2, len(models), sharex=True, sharey="row", squeeze=False)
     x = jnp.linspace(tasks.low, tasks.high, 400)[:, None]
     predict = {name: _trajectory(model) for name, model in models.items()}
-    for i, (row, low) in enumerate(zip(rows, (tasks.low, 0.0), strict=True)):
-        task = tasks.curve(jax.random.fold_in(jax.random.key(seed), i), 5, low, x)
+    panels = ((tasks.low, AMPLITUDE), (0.0, None))
+    for i, (row, (low, amplitude)) in enumerate(zip(rows, panels, strict=True)):
+        task = tasks.curve(jax.random.fold_in(jax.random.key(seed), i), 5, low, x, amplitude)
         for axis, name in zip(row, models, strict=True):
             prediction = predict[name](task)
             _draw_updates(axis, task, prediction)
@@ -73,8 +77,32 @@ def plot_comparison(models: Mapping[str, Learner], tasks: Sinusoid, seed: int, p
     return save(figure, path)
 
 
+def plot_curve_comparison(models: Mapping[str, Learner], tasks: Curves, seed: int, path: Path) -> Path:
+    """Draws the paper's Figure 4 for several models: each on the same two curves, with 5 and with 15 context points.
+
+    Args:
+        models: the trained models by name; each has a column.
+        tasks: draws the curves; the exact GP's prediction is beside each model's.
+        seed, path: as in `plot_updates`.
+    """
+    figure = Figure(figsize=(3.9 * len(models), 5.8), layout="constrained")
+    rows = figure.subplots(2, len(models), sharex=True, sharey=True, squeeze=False)
+    x = _line(tasks)
+    predict = {name: _predictor(model) for name, model in models.items()}
+    for i, (row, n) in enumerate(zip(rows, (5, 15), strict=True)):
+        task, oracle = tasks.curve(jax.random.fold_in(jax.random.key(seed), i), n, x)
+        for axis, name in zip(row, models, strict=True):
+            _draw_task(axis, task, oracle)
+            _draw_band(axis, x, predict[name](task), BLUE, "the model")
+            axis.set_title(f"{name}, {n} context points", fontsize=10)
+    figure.supylabel("y ± 2 standard deviations", fontsize=10)
+    handles, labels = rows[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", fontsize=8, frameon=False, ncols=len(labels))
+    return save(figure, path)
+
+
 def plot_curves(model: Learner, tasks: Curves, seed: int, path: Path) -> Path:
-    """Draws the paper's Figure 4: predictions with uncertainty beside the exact GP's, for 5 and 15 context points.
+    """Draws predictions with uncertainty beside the exact GP's, for 5 and 15 context points.
 
     Args:
         tasks: draws the curves.
@@ -82,7 +110,7 @@ def plot_curves(model: Learner, tasks: Curves, seed: int, path: Path) -> Path:
     """
     figure = Figure(figsize=(11, 5.8), layout="constrained")
     x = _line(tasks)
-    predict = jax.jit(lambda task: model.predict(model.encode(task.context), task.target.x))
+    predict = _predictor(model)
     axes = figure.subplots(2, 2, sharex=True, sharey=True).flat
     for i, (axis, n) in enumerate(zip(axes, (5, 5, 15, 15), strict=True)):
         task, oracle = tasks.curve(jax.random.fold_in(jax.random.key(seed), i), n, x)
@@ -115,6 +143,11 @@ def plot_samples(model: StochasticMetaFun, tasks: Curves, seed: int, path: Path)
 def _trajectory(model: Learner) -> Callable[[Task], Normal]:
     """Predictions for the targets of a task after t = 0, …, T updates."""
     return jax.jit(lambda task: model.predict_trajectory(model.encode(task.context), task.target.x))
+
+
+def _predictor(model: Learner) -> Callable[[Task], Normal | Mixture]:
+    """The prediction for the targets of a task."""
+    return jax.jit(lambda task: model.predict(model.encode(task.context), task.target.x))
 
 
 def _line(tasks: Curves) -> Float[Array, "m dx"]:

@@ -16,7 +16,7 @@ from ..data import Table, absolute
 from ..errors import InvalidConfig, InvalidData
 from ..model.task import Points, Task
 from ..schema import Between
-from ..values import Count, NonNegative, TrainingSplit
+from ..values import Count, NonNegative, Real, TrainingSplit
 from .base import TaskDistribution, TaskSource
 from .row_transforms import Pixels, RowTransform, UnitLength, unit
 from .rows import choose, open_unchanged, rows_of
@@ -129,7 +129,7 @@ class PixelSettings:
 
 @dataclass(frozen=True)
 class EpisodeTasks(TaskSource):
-    """Episodes over a table of features or images. Features are scaled to length one.
+    """Episodes over a table of features or images. Features are scaled to length one, and centred before if asked.
 
     Args:
         data: name or path of the table.
@@ -139,9 +139,11 @@ class EpisodeTasks(TaskSource):
         queries: target rows of each class.
         noise: in training, length of the normal noise added to features of length one.
         pixels: if given, rows are images.
+        centre: whether the mean of the rows of the split train is subtracted from features before they are scaled.
         features: columns of the table; filled in when a run begins.
         image: height and width of the images; filled in when a run begins.
         fingerprint: SHA-256 of the table; filled in when a run begins.
+        mean: mean of each column over the split train, with `centre`; filled in when a run begins.
     """
 
     kind: Literal["episodes"] = "episodes"
@@ -152,10 +154,13 @@ class EpisodeTasks(TaskSource):
     queries: Count = 15
     noise: NonNegative = 0.0
     pixels: PixelSettings | None = None
+    centre: bool = False
     features: Count | None = None
     image: tuple[Count, Count] | None = None
     fingerprint: str | None = None
+    mean: tuple[Real, ...] | None = None
 
+    added = {"centre": False}  # noqa: RUF012
     problem = "classification"
     splits_classes = True
 
@@ -180,9 +185,11 @@ class EpisodeTasks(TaskSource):
             raise InvalidConfig(
                 "tasks.train_on includes val, so val cannot be used for validation; set training.validate_every=0."
             )
+        if self.centre and self.pixels is not None:
+            raise InvalidConfig("tasks.centre is for features, but tasks.pixels makes rows images; drop one of them.")
 
     def resolve(self, validates: bool) -> Self:
-        if self.features is not None and self.fingerprint is not None:
+        if self.features is not None and self.fingerprint is not None and self.centre == (self.mean is not None):
             return self
         table = self.table()
         for splits in (self.train_on, ("val",))[: 1 + validates]:
@@ -193,7 +200,14 @@ class EpisodeTasks(TaskSource):
             features=table.features.shape[1],
             image=self._image(table),
             fingerprint=table.fingerprint,
+            mean=self._mean(table),
         )
+
+    def _mean(self, table: Table) -> tuple[float, ...] | None:
+        """The mean that was subtracted in training stays, also with other data: it is part of the model."""
+        if not self.centre or self.mean is not None:
+            return self.mean if self.centre else None
+        return tuple(rows_of(table, "train")[0].mean(0, dtype=np.float64).tolist())
 
     def _image(self, table: Table) -> tuple[int, int] | None:
         if self.pixels is None:
@@ -227,8 +241,9 @@ class EpisodeTasks(TaskSource):
 
     def training(self) -> Episodes:
         if self.pixels is None or self.image is None:
-            return self._episodes(self.table(), self.train_on, UnitLength(self.noise))
-        transform = Pixels(self.image, self.pixels.rotations, self.pixels.jitter)
+            transform: RowTransform = UnitLength(self.noise, self._centre)
+        else:
+            transform = Pixels(self.image, self.pixels.rotations, self.pixels.jitter)
         return self._episodes(self.table(), self.train_on, transform)
 
     def validation(self) -> Episodes:
@@ -245,13 +260,23 @@ class EpisodeTasks(TaskSource):
 
     def scaling(self, X: np.ndarray, Y: np.ndarray | None) -> TaskScaling:
         """Rows of length one, or pixels from 0 to 1."""
-        scale_inputs = unit if self.pixels is None else lambda x: x / 255
+        if self.pixels is not None:
+            return TaskScaling(lambda x: x / 255, UNSCALED.outputs)
+        mean = self.mean
+        scale_inputs = unit if mean is None else lambda x: unit(x - np.array(mean))
         return TaskScaling(scale_inputs, UNSCALED.outputs)
 
     @property
     def _plain_transform(self) -> RowTransform:
         """Without training-time noise or augmentation."""
-        return UnitLength() if self.image is None else Pixels(self.image)
+        return UnitLength(mean=self._centre) if self.image is None else Pixels(self.image)
+
+    @property
+    def _centre(self) -> Float[Array, " dx"] | None:
+        """The mean that is subtracted, if any."""
+        if self.centre and self.mean is None:
+            raise InvalidConfig("tasks.mean is not known before the data are read; resolve the configuration.")
+        return None if self.mean is None else jnp.array(self.mean)
 
     def _episodes(self, table: Table, splits: Sequence[str], transform: RowTransform) -> Episodes:
         sizes = {"ways": self.ways, "shots": self.shots, "queries": self.queries}

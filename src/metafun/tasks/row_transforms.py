@@ -38,14 +38,16 @@ class UnitLength(RowTransform):
 
     Args:
         noise: root mean square length of the normal noise that is added; the sum is scaled to length one again.
+        mean: subtracted from every row before it is scaled; nothing is if not given.
     """
 
     noise: float = eqx.field(static=True, default=0.0)
+    mean: Float[Array, " dx"] | None = None
 
     def __call__(
         self, rows: Float[Array, "ways each dx"], copy: Int[Array, " ways"], key: PRNGKeyArray
     ) -> Float[Array, "ways each dx"]:
-        x = unit(rows)
+        x = unit(rows if self.mean is None else rows - self.mean)
         if self.noise:
             x = unit(x + self.noise / math.sqrt(x.shape[-1]) * jax.random.normal(key, x.shape, x.dtype))
         return x

@@ -57,10 +57,22 @@ class Sinusoid(TaskDistribution):
         return Task(wave.points(x[:most], n), wave.points(x[most:], jnp.minimum(self.targets, self.points - n)))
 
     @eqx.filter_jit
-    def curve(self, key: PRNGKeyArray, n: int, low: float, x: Float[Array, "m 1"]) -> Task:
-        """A task for a figure: n context points, none left of `low`, and the wave at x as target."""
+    def curve(
+        self, key: PRNGKeyArray, n: int, low: float, x: Float[Array, "m 1"], amplitude: float | None = None
+    ) -> Task:
+        """A task for a figure: n context points, none left of `low`, and the wave at x as target.
+
+        Args:
+            key: source of the wave and of the points.
+            n: number of context points.
+            low: least x of the context.
+            x: inputs of the targets.
+            amplitude: amplitude of the wave; drawn if not given.
+        """
         key_wave, key_x = jax.random.split(key)
         wave = Wave.draw(key_wave)
+        if amplitude is not None:
+            wave = Wave(jnp.asarray(amplitude), wave.phase)
         return Task(
             wave.points(jax.random.uniform(key_x, (n, 1), minval=low, maxval=self.high), n),
             wave.points(x, len(x)),

@@ -13,7 +13,7 @@ from ..config import Experiment, with_changes
 from ..model.nn import count_parameters
 from .evaluation import evaluate
 from .run import Run
-from .session import best_variant, read_record
+from .session import SessionRecord, best_variant, read_record
 from .stability import describe_break_aways
 
 
@@ -40,12 +40,8 @@ def measure(
     if data is not None:
         config = dataclasses.replace(config, tasks=config.tasks.with_data(data))
     experiment = Experiment(config)
-    models, end = opened.models(variant, which), run.config.training.end
-    if record.step < end and not record.stopped_early:
-        console.print(f"note: training was stopped after {record.step} of {end} steps")
-    broken = _break_aways(run, variant)
-    if note := describe_break_aways(run.config.training.seeds, broken):
-        console.print(f"note: {note}")
+    models, broken = opened.models(variant, which), _break_aways(run, variant)
+    _warn(run, record, broken, console)
     return {
         "run": run.path.name,
         "which": which,
@@ -64,6 +60,15 @@ def measure(
         **origin(),
         "config": experiment.config.to_toml(),
     }
+
+
+def _warn(run: Run, record: SessionRecord, broken: list[int | None], console: Console) -> None:
+    """Notes on a training that did not end, or not well."""
+    end = run.config.training.end
+    if record.step < end and not record.stopped_early:
+        console.print(f"note: training was stopped after {record.step} of {end} steps")
+    if note := describe_break_aways(run.config.training.seeds, broken):
+        console.print(f"note: {note}")
 
 
 def _break_aways(run: Run, variant: int) -> list[int | None]:
