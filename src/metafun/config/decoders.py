@@ -3,16 +3,18 @@
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import jax
 from jaxtyping import PRNGKeyArray
 
 from ..errors import InvalidConfig
-from ..model.decoders import Conditioned, Decoder, Identity, Logits, PredictorWeights, SoftmaxWeights
+from ..model.decoders import Concatenated, Conditioned, Decoder, Identity, Logits, PredictorWeights, SoftmaxWeights
 from ..model.learner import Learner
 from ..model.metafun import MetaFun
+from ..model.nn import MLP
 from ..model.stochastic import Latent, StochasticMetaFun
+from ..schema import Between
 from ..values import Count, Depth, Part, Share
 from .parts import MLPConfig, PartConfig, Sizes
 
@@ -66,6 +68,17 @@ class ConditionedConfig(PredictorConfig):
 
 
 @dataclass(frozen=True)
+class ConcatenatedConfig(PredictorConfig):
+    """f(x) = MLP([x, r(x)]), r(x) fed to the first layer alone."""
+
+    kind: Literal["concatenated"] = "concatenated"
+
+    def build(self, sizes: Sizes, key: PRNGKeyArray) -> Decoder:
+        first, *rest = self.sizes_of_predictor(sizes)
+        return Concatenated(MLP([first + sizes.dr, *rest], sizes.activation, key=key))
+
+
+@dataclass(frozen=True)
 class IdentityConfig(DecoderConfig):
     """f(x) = r(x), for functional gradient descent.
 
@@ -88,17 +101,29 @@ class SoftmaxWeightsConfig(DecoderConfig):
     Args:
         dropout: rate of the dropout on x in training.
         bias: whether the softmax has a bias; needed for features without a common direction.
+        width: number of units in each hidden layer.
+        layers: number of hidden layers between r and the mean and deviation of the weights; 0 for a linear map, as in
+            the authors' program.
     """
 
     kind: Literal["softmax-weights"] = "softmax-weights"
     dropout: Part = 0.0
     bias: bool = False
+    width: Count = 128
+    layers: Annotated[int, Between(0, 100)] = 0
 
+    added = {"width": 128, "layers": 0}  # noqa: RUF012
     problem = "classification"
     orthogonalisable = True
 
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Decoder:
-        return SoftmaxWeights(sizes.mlp(sizes.dr, 0, 0, 2 * (sizes.dx + self.bias), key), self.dropout, self.bias)
+        emitted = 2 * (sizes.dx + self.bias)
+        if not self.layers:
+            return SoftmaxWeights(sizes.mlp(sizes.dr, 0, 0, emitted, key), self.dropout, self.bias)
+        key_hidden, key_linear = jax.random.split(key)
+        hidden = sizes.mlp(sizes.dr, self.width, self.layers - 1, self.width, key_hidden)
+        linear = sizes.mlp(self.width, 0, 0, emitted, key_linear)
+        return SoftmaxWeights(linear, self.dropout, self.bias, hidden)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from ..model.regularisers import regularisers
 from ..schema import Between
 from ..values import Activation, Count, NonNegative, Real
 from .decoders import (
+    ConcatenatedConfig,
     ConditionedConfig,
     GlobalLatentConfig,
     IdentityConfig,
@@ -75,9 +76,14 @@ class MetaFunConfig:
     initial: ZeroConfig | ConstantConfig | ParametricConfig = ZeroConfig()
     pooling: AttentionConfig | DeepKernelConfig | SquaredExponentialConfig | MeanConfig = AttentionConfig()
     update: MLPUpdateConfig | ClasswiseUpdateConfig | GradientUpdateConfig = MLPUpdateConfig()
-    decoder: PredictorWeightsConfig | ConditionedConfig | IdentityConfig | SoftmaxWeightsConfig | LogitsConfig = (
-        PredictorWeightsConfig()
-    )
+    decoder: (
+        PredictorWeightsConfig
+        | ConditionedConfig
+        | ConcatenatedConfig
+        | IdentityConfig
+        | SoftmaxWeightsConfig
+        | LogitsConfig
+    ) = PredictorWeightsConfig()
     latent: NoLatentConfig | GlobalLatentConfig = NoLatentConfig()
 
     @property
