@@ -1,7 +1,5 @@
-"""The decoder of a model, and the latent that it may see besides r: one dataclass for each kind."""
+"""The decoder of a model, one dataclass for each kind."""
 
-import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -10,12 +8,9 @@ from jaxtyping import PRNGKeyArray
 
 from ..errors import InvalidConfig
 from ..model.decoders import Concatenated, Conditioned, Decoder, Identity, Logits, PredictorWeights, SoftmaxWeights
-from ..model.learner import Learner
-from ..model.metafun import MetaFun
 from ..model.nn import MLP
-from ..model.stochastic import Latent, StochasticMetaFun
 from ..schema import Between
-from ..values import Count, Depth, Part, Share
+from ..values import Count, Part, Share
 from .parts import MLPConfig, PartConfig, Sizes
 
 
@@ -88,6 +83,7 @@ class IdentityConfig(DecoderConfig):
     kind: Literal["identity"] = "identity"
 
     problem = "regression"
+    accepts_latent = False
 
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Decoder:
         _expect_representation("identity", "r itself, (μ, s)", 2 * sizes.dy, sizes)
@@ -133,55 +129,11 @@ class LogitsConfig(DecoderConfig):
     kind: Literal["logits"] = "logits"
 
     problem = "classification"
+    accepts_latent = False
 
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Decoder:
         _expect_representation("logits", "rᵏ itself, a scalar for each class", 1, sizes)
         return Logits()
-
-
-# MetaFun with a decoder for representations of the given sizes.
-BuildMetaFun = Callable[[Sizes, PRNGKeyArray], MetaFun]
-
-
-@dataclass(frozen=True)
-class NoLatentConfig(PartConfig):
-    """A deterministic representation."""
-
-    kind: Literal["none"] = "none"
-
-    def build(self, metafun: BuildMetaFun, sizes: Sizes, key: PRNGKeyArray) -> Learner:
-        return metafun(sizes, key)
-
-
-@dataclass(frozen=True)
-class GlobalLatentConfig(PartConfig):
-    """A latent z for the whole function, to draw functions.
-
-    Args:
-        size: length of z.
-        width: number of units in each hidden layer.
-        layers: number of hidden layers for each point; two more follow the mean over points.
-        samples: number of draws of z that a prediction mixes.
-    """
-
-    kind: Literal["global"] = "global"
-    size: Count = 64
-    width: Count = 128
-    layers: Depth = 3
-    samples: Count = 50
-
-    problem = "regression"
-
-    def build(self, metafun: BuildMetaFun, sizes: Sizes, key: PRNGKeyArray) -> Learner:
-        key_metafun, key_latent = jax.random.split(key)
-        key_each, key_pooled = jax.random.split(key_latent)
-        latent = Latent(
-            each=sizes.mlp(sizes.dx + sizes.dy + sizes.dr, self.width, self.layers, self.width, key_each),
-            pooled=sizes.mlp(self.width, self.width, 2, 2 * self.size, key_pooled),
-        )
-        # The decoder sees [z, r(x)].
-        inner = metafun(dataclasses.replace(sizes, dr=self.size + sizes.dr), key_metafun)
-        return StochasticMetaFun(metafun=inner, latent=latent, likelihood=inner.likelihood, samples=self.samples)
 
 
 def _expect_representation(decoder: str, predicts: str, expected: int, sizes: Sizes) -> None:

@@ -30,6 +30,10 @@ class Sizes:
     dr: int
     activation: str
 
+    @property
+    def classifies(self) -> bool:
+        return self.dy == 0
+
     def mlp(self, i: int, width: int, hidden: int, o: int, key: PRNGKeyArray) -> MLP:
         """A network from `i` to `o` entries with `hidden` layers of `width` units between them."""
         return MLP([i, *[width] * hidden, o], self.activation, key=key)
@@ -52,11 +56,16 @@ class Sizes:
 
 @dataclass(frozen=True)
 class PartConfig:
-    """A part of a model; `problem` is "regression", "classification", or None if it serves both."""
+    """A part of a model.
+
+    `problem` is "regression", "classification", or None if it serves both; `accepts_latent` says whether the decoder
+    may see a latent besides r.
+    """
 
     kind: str = ""
 
     problem: ClassVar[str | None] = None
+    accepts_latent: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -235,6 +244,9 @@ class GradientUpdateConfig(PartConfig):
 
     kind: Literal["gradient"] = "gradient"
     classes: ClassCount | None = None
+
+    # The context loss is decoded from r alone: z is known only after the updates.
+    accepts_latent = False
 
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Update:
         return GradientUpdate(sizes.dr) if self.classes is None else GradientUpdatePerClass(self.classes, sizes.dr)
