@@ -4,8 +4,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from examples import CLASSES, CLASSIFIERS, build, loss, random_task
+from examples import CLASSES, CLASSIFIERS, TINY_EPISODES, build, loss, random_task
+from metafun.config import Experiment, load_config
 from metafun.model.decoders import Logits, SoftmaxWeights
 from metafun.model.initial import Zero
 from metafun.model.likelihoods import Categorical, CrossEntropy, calibration_error, reliability
@@ -124,6 +126,18 @@ def test_the_mean_and_deviation_of_the_weights_may_be_an_mlp():
     np.testing.assert_allclose(deep(r, x), np.einsum("md,mkd->mk", x, w), atol=1e-5)
     key = jax.random.key(1)
     np.testing.assert_allclose(deep(r, x, key), linear(jnp.tanh(hidden(r)), x, key), atol=1e-6)
+
+
+@pytest.mark.parametrize("layers", [0, 1, 3])
+def test_training_starts_from_a_representation_of_zeros(layers):
+    """With ReLU, r⁽⁰⁾ = 0 and biases of 0, hidden layers of the decoder would leave every update without a gradient."""
+    settings = [*TINY_EPISODES, f"model.decoder.layers={layers}", "tasks.features=3"]
+    model, task = (
+        Experiment(load_config("features", settings)).build_model(jax.random.key(0)),
+        random_task(CLASSIFIERS[0]),
+    )
+    gradient = eqx.filter_jit(eqx.filter_grad(lambda m: m.loss(task)))(model)
+    assert gradient.updates[0].positive.biases[-1].any()
 
 
 def test_an_input_of_zeros_has_a_gradient():

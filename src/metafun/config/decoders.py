@@ -8,7 +8,7 @@ from jaxtyping import PRNGKeyArray
 
 from ..errors import InvalidConfig
 from ..model.decoders import Concatenated, Conditioned, Decoder, Identity, Logits, PredictorWeights, SoftmaxWeights
-from ..model.nn import MLP
+from ..model.nn import MLP, with_random_biases
 from ..schema import Between
 from ..values import Count, Part, Share
 from .parts import MLPConfig, PartConfig, Sizes
@@ -116,8 +116,11 @@ class SoftmaxWeightsConfig(DecoderConfig):
         emitted = 2 * (sizes.dx + self.bias)
         if not self.layers:
             return SoftmaxWeights(sizes.mlp(sizes.dr, 0, 0, emitted, key), self.dropout, self.bias)
-        key_hidden, key_linear = jax.random.split(key)
-        hidden = sizes.mlp(sizes.dr, self.width, self.layers - 1, self.width, key_hidden)
+        key_hidden, key_biases, key_linear = jax.random.split(key, 3)
+        # Training often starts at r = 0, where hidden layers need biases to pass a gradient on.
+        hidden = with_random_biases(
+            sizes.mlp(sizes.dr, self.width, self.layers - 1, self.width, key_hidden), key_biases
+        )
         linear = sizes.mlp(self.width, 0, 0, emitted, key_linear)
         return SoftmaxWeights(linear, self.dropout, self.bias, hidden)
 

@@ -84,8 +84,8 @@ class Categorical(eqx.Module):
     def probabilities(self) -> Float[Array, "*m k"]:
         return jnp.exp(self.log_probabilities)
 
-    def log_prob(self, y: Float[Array, "*m k"]) -> Float[Array, "*m"]:
-        """log P of a one-hot label; the mean log P under a soft label."""
+    def log_prob(self, y: Float[Array, "*n k"]) -> Float[Array, "*s"]:
+        """log P of a one-hot label; the mean log P under a soft label. y and the prediction broadcast."""
         return jnp.where(y > 0, y * self.log_probabilities, 0).sum(-1)
 
 
