@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from examples import TINY, TINY_EPISODES, clusters, untrained
 from metafun import MetaFunClassifier
 from metafun.cli import app
-from metafun.config import load_config
+from metafun.config import Experiment, load_config
 from metafun.data.table_folder import save_table
 from metafun.errors import InvalidConfig, InvalidTask
 
@@ -124,4 +124,5 @@ def test_a_combination_that_cannot_work_is_refused(preset, settings, message):
 
 def test_a_number_of_classes_that_fits_is_accepted():
     settings = [GRADIENT, "model.update.classes=20", "tasks.ways=20", "evaluation.ways=[20]"]
-    assert load_config("features", settings).model.update.classes == 20
+    assert Experiment(load_config("features", settings)).fixed_classes == 20
+    assert Experiment(load_config("features")).fixed_classes is None
