@@ -1,5 +1,6 @@
 """Small models of every kind and random tasks for them."""
 
+import functools
 import itertools
 import os
 
@@ -17,7 +18,7 @@ from metafun.embeddings.base import Embedded
 from metafun.estimators.trained import Trained
 from metafun.model.learner import Learner
 from metafun.model.task import Task
-from metafun.schema import parse
+from metafun.schema import merge, nested, parse
 
 DX, DY, CLASSES = 3, 2, 4
 
@@ -25,7 +26,7 @@ DX, DY, CLASSES = 3, 2, 4
 POOLINGS = ("attention", "deep-kernel", "squared-exponential")
 WITH_HEADS = ("attention", "deep-kernel")
 UPDATES = ("mlp", "gradient")
-DECODERS = ("predictor-weights", "conditioned", "identity")
+DECODERS = ("predictor-weights", "conditioned", "concatenated", "identity")
 INITIALS = ("zero", "constant", "parametric")
 
 
@@ -52,9 +53,17 @@ def _classifiers():
 
 VARIANTS = _variants(enumerate(_regressors()))
 CLASSIFIERS = _variants(enumerate(_classifiers()))
+_DEEP = {"decoder.layers": 2, "decoder.width": 5}
+CLASSIFIERS += [CLASSIFIERS[0] | {"update.summary": "sum"}, CLASSIFIERS[0] | _DEEP]
+# A λ for each class.
+CLASSIFIERS += [v | {"update.classes": CLASSES} for v in CLASSIFIERS if v["update"] == "gradient"][:2]
 
-# With a latent beside updates, and instead of them.
+# With a latent beside updates, and instead of them; in classification one for each class.
 STOCHASTIC = [VARIANTS[0] | {"latent": "global", "iterations": iterations} for iterations in (3, 0)]
+STOCHASTIC_CLASSIFIERS = [
+    CLASSIFIERS[0] | {"latent": "global", "iterations": 3},
+    CLASSIFIERS[0] | _DEEP | {"latent": "global", "iterations": 0},
+]
 
 # With embedded inputs: the columns of a table, and images of 1 × 3 pixels.
 _COLUMNS = ColumnsConfig(cells=5, about=4, entries=3, size=6, outputs=2)
@@ -131,13 +140,15 @@ def _table(variant: dict, changes: dict) -> dict:
     }
     if variant["heads"] > 1:
         table["pooling"] |= {"heads": variant["heads"], "width": 8}
-    return table
+    settings = [nested(key, value) for key, value in variant.items() if "." in key]
+    return functools.reduce(merge, settings, table)
 
 
 PARTS = ("pooling", "update", "decoder", "initial", "latent")
 _SMALL = {"width": 7, "layers": 2}
 SIZES = {
-    **dict.fromkeys(("attention", "deep-kernel", "mlp", "classwise", "predictor-weights", "conditioned"), _SMALL),
+    **dict.fromkeys(("attention", "deep-kernel", "mlp", "classwise"), _SMALL),
+    **dict.fromkeys(("predictor-weights", "conditioned", "concatenated"), _SMALL),
     "parametric": _SMALL | {"dropout": 0.5},
     "softmax-weights": {"dropout": 0.5},
     "global": _SMALL | {"size": 3, "samples": 4},

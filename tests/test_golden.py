@@ -17,7 +17,7 @@ from metafun.model.nn import MLP
 from metafun.model.pooling import Attention, DeepKernel, SquaredExponential
 from metafun.model.regularisers import L2, Orthogonality
 from metafun.model.task import Task, stack
-from metafun.model.updates import ClasswiseUpdate, GradientUpdate, MLPUpdate
+from metafun.model.updates import ClasswiseUpdate, GradientUpdatePerClass, MLPUpdate
 from metafun.training.evaluation import target_metrics
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -131,7 +131,7 @@ def classifier(golden: Golden, pool, update, initial) -> MetaFun:
         decode=SoftmaxWeights(golden.mlp("decoder"), dropout=0.3),
         likelihood=CrossEntropy(label_smoothing=0.1),
         # The authors' gradient rule negates u, which makes their α that of ours.
-        step_size=alpha if isinstance(update, GradientUpdate) else -alpha,
+        step_size=alpha if isinstance(update, GradientUpdatePerClass) else -alpha,
         iterations=golden.iterations,
         context_weight=0.0,
         target_weight=1.0,
@@ -157,9 +157,9 @@ def se_kernel_constant(golden: Golden) -> MetaFun:
 
 def deep_kernel_gradient(golden: Golden) -> MetaFun:
     pool = DeepKernel(golden.mlp("deep_se_kernel/mlp"), golden.kernel("deep_se_kernel"))
-    # The authors have a λ for each class, we have one for all.
     rates = golden.weight("gradient_local_updater/lr").reshape(5, 7)
-    return classifier(golden, pool, eqx.tree_at(lambda u: u.scale, GradientUpdate(7), rates), constant(golden))
+    update = eqx.tree_at(lambda u: u.scale, GradientUpdatePerClass(5, 7), rates)
+    return classifier(golden, pool, update, constant(golden))
 
 
 @pytest.mark.parametrize("build", [attention, se_kernel_constant, deep_kernel_gradient])

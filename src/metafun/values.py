@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from .schema import Between
 
 Count = Annotated[int, Between(1, 2**31 - 1)]
+ClassCount = Annotated[int, Between(2, 2**31 - 1)]
 # Bounded: a hostile file must not start building an endless network before its shapes can be checked.
 Depth = Annotated[int, Between(1, 100)]
 Size = Annotated[int, Between(0, 2**31 - 1)]

@@ -1,19 +1,16 @@
-"""The decoder of a model, and the latent that it may see besides r: one dataclass for each kind."""
+"""The decoder of a model, one dataclass for each kind."""
 
-import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import jax
 from jaxtyping import PRNGKeyArray
 
 from ..errors import InvalidConfig
-from ..model.decoders import Conditioned, Decoder, Identity, Logits, PredictorWeights, SoftmaxWeights
-from ..model.learner import Learner
-from ..model.metafun import MetaFun
-from ..model.stochastic import Latent, StochasticMetaFun
-from ..values import Count, Depth, Part, Share
+from ..model.decoders import Concatenated, Conditioned, Decoder, Identity, Logits, PredictorWeights, SoftmaxWeights
+from ..model.nn import MLP, with_random_biases
+from ..schema import Between
+from ..values import Count, Part, Share
 from .parts import MLPConfig, PartConfig, Sizes
 
 
@@ -66,6 +63,17 @@ class ConditionedConfig(PredictorConfig):
 
 
 @dataclass(frozen=True)
+class ConcatenatedConfig(PredictorConfig):
+    """f(x) = MLP([x, r(x)]), r(x) fed to the first layer alone."""
+
+    kind: Literal["concatenated"] = "concatenated"
+
+    def build(self, sizes: Sizes, key: PRNGKeyArray) -> Decoder:
+        first, *rest = self.sizes_of_predictor(sizes)
+        return Concatenated(MLP([first + sizes.dr, *rest], sizes.activation, key=key))
+
+
+@dataclass(frozen=True)
 class IdentityConfig(DecoderConfig):
     """f(x) = r(x), for functional gradient descent.
 
@@ -75,6 +83,7 @@ class IdentityConfig(DecoderConfig):
     kind: Literal["identity"] = "identity"
 
     problem = "regression"
+    accepts_latent = False
 
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Decoder:
         _expect_representation("identity", "r itself, (μ, s)", 2 * sizes.dy, sizes)
@@ -88,17 +97,32 @@ class SoftmaxWeightsConfig(DecoderConfig):
     Args:
         dropout: rate of the dropout on x in training.
         bias: whether the softmax has a bias; needed for features without a common direction.
+        width: number of units in each hidden layer.
+        layers: number of hidden layers between r and the mean and deviation of the weights; 0 for a linear map, as in
+            the authors' program.
     """
 
     kind: Literal["softmax-weights"] = "softmax-weights"
     dropout: Part = 0.0
     bias: bool = False
+    width: Count = 128
+    layers: Annotated[int, Between(0, 100)] = 0
 
+    added = {"width": 128, "layers": 0}  # noqa: RUF012
     problem = "classification"
     orthogonalisable = True
 
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Decoder:
-        return SoftmaxWeights(sizes.mlp(sizes.dr, 0, 0, 2 * (sizes.dx + self.bias), key), self.dropout, self.bias)
+        emitted = 2 * (sizes.dx + self.bias)
+        if not self.layers:
+            return SoftmaxWeights(sizes.mlp(sizes.dr, 0, 0, emitted, key), self.dropout, self.bias)
+        key_hidden, key_biases, key_linear = jax.random.split(key, 3)
+        # Training often starts at r = 0, where hidden layers need biases to pass a gradient on.
+        hidden = with_random_biases(
+            sizes.mlp(sizes.dr, self.width, self.layers - 1, self.width, key_hidden), key_biases
+        )
+        linear = sizes.mlp(self.width, 0, 0, emitted, key_linear)
+        return SoftmaxWeights(linear, self.dropout, self.bias, hidden)
 
 
 @dataclass(frozen=True)
@@ -108,55 +132,11 @@ class LogitsConfig(DecoderConfig):
     kind: Literal["logits"] = "logits"
 
     problem = "classification"
+    accepts_latent = False
 
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Decoder:
         _expect_representation("logits", "rᵏ itself, a scalar for each class", 1, sizes)
         return Logits()
-
-
-# MetaFun with a decoder for representations of the given sizes.
-BuildMetaFun = Callable[[Sizes, PRNGKeyArray], MetaFun]
-
-
-@dataclass(frozen=True)
-class NoLatentConfig(PartConfig):
-    """A deterministic representation."""
-
-    kind: Literal["none"] = "none"
-
-    def build(self, metafun: BuildMetaFun, sizes: Sizes, key: PRNGKeyArray) -> Learner:
-        return metafun(sizes, key)
-
-
-@dataclass(frozen=True)
-class GlobalLatentConfig(PartConfig):
-    """A latent z for the whole function, to draw functions.
-
-    Args:
-        size: length of z.
-        width: number of units in each hidden layer.
-        layers: number of hidden layers for each point; two more follow the mean over points.
-        samples: number of draws of z that a prediction mixes.
-    """
-
-    kind: Literal["global"] = "global"
-    size: Count = 64
-    width: Count = 128
-    layers: Depth = 3
-    samples: Count = 50
-
-    problem = "regression"
-
-    def build(self, metafun: BuildMetaFun, sizes: Sizes, key: PRNGKeyArray) -> Learner:
-        key_metafun, key_latent = jax.random.split(key)
-        key_each, key_pooled = jax.random.split(key_latent)
-        latent = Latent(
-            each=sizes.mlp(sizes.dx + sizes.dy + sizes.dr, self.width, self.layers, self.width, key_each),
-            pooled=sizes.mlp(self.width, self.width, 2, 2 * self.size, key_pooled),
-        )
-        # The decoder sees [z, r(x)].
-        inner = metafun(dataclasses.replace(sizes, dr=self.size + sizes.dr), key_metafun)
-        return StochasticMetaFun(metafun=inner, latent=latent, likelihood=inner.likelihood, samples=self.samples)
 
 
 def _expect_representation(decoder: str, predicts: str, expected: int, sizes: Sizes) -> None:

@@ -45,6 +45,11 @@ class Experiment:
         """One experiment for each column of `vary`, or this one alone."""
         return tuple(map(Experiment, _variants(self.config))) if self.config.vary else (self,)
 
+    @property
+    def fixed_classes(self) -> int | None:
+        """The number of classes that every task must have; None if the model takes any number."""
+        return flatten(to_table(self.config.model)).get("update.classes")
+
     def test_tasks(self) -> Iterator[tuple[str, TaskDistribution]]:
         """Each kind of test tasks by name."""
         evaluation = self.evaluation
@@ -126,10 +131,33 @@ def _check_model(config: Config) -> Learner:
             f"tasks.kind = '{config.tasks.kind}' is {config.tasks.problem}, but model.loss.kind = "
             f"'{config.model.loss.kind}' is for {config.model.problem}; change one of them."
         )
+    _check_classes(config)
     # Before the data are read, any width that is divisible by the number of heads will do.
     heads = flatten(to_table(config.model)).get("pooling.heads", 1)
     tasks: Any = config.tasks.with_assumed_inputs(heads)
     return Experiment(dataclasses.replace(config, tasks=tasks)).blank_model()
+
+
+def _check_classes(config: Config) -> None:
+    """A model with parameters for each class needs tasks of that many classes, in training and in evaluation."""
+    classes, tasks = Experiment(config).fixed_classes, config.tasks
+    if classes is None:
+        return
+    if not tasks.classes:
+        raise InvalidConfig(
+            f"model.update.classes = {classes} is for classification, but tasks.kind = '{tasks.kind}' is regression; "
+            "drop model.update.classes."
+        )
+    if tasks.classes != classes:
+        raise InvalidConfig(
+            f"model.update.classes = {classes}, but the tasks have {tasks.classes} classes; set model.update.classes="
+            f"{tasks.classes}, or drop it: one λ then serves any number of classes."
+        )
+    if any(ways != classes for ways in config.evaluation.ways or ()):
+        raise InvalidConfig(
+            f"model.update.classes = {classes}, but evaluation.ways = {list(config.evaluation.ways or ())}; use "
+            "the same number, or drop model.update.classes: one λ then serves any number of classes."
+        )
 
 
 def _check_training(training: TrainingConfig) -> None:

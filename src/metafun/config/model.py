@@ -14,14 +14,14 @@ from ..model.regularisers import regularisers
 from ..schema import Between
 from ..values import Activation, Count, NonNegative, Real
 from .decoders import (
+    ConcatenatedConfig,
     ConditionedConfig,
-    GlobalLatentConfig,
     IdentityConfig,
     LogitsConfig,
-    NoLatentConfig,
     PredictorWeightsConfig,
     SoftmaxWeightsConfig,
 )
+from .latents import GlobalLatentConfig, NoLatentConfig
 from .losses import CrossEntropyConfig, GaussianConfig, SquaredErrorConfig
 from .parts import (
     AttentionConfig,
@@ -75,9 +75,14 @@ class MetaFunConfig:
     initial: ZeroConfig | ConstantConfig | ParametricConfig = ZeroConfig()
     pooling: AttentionConfig | DeepKernelConfig | SquaredExponentialConfig | MeanConfig = AttentionConfig()
     update: MLPUpdateConfig | ClasswiseUpdateConfig | GradientUpdateConfig = MLPUpdateConfig()
-    decoder: PredictorWeightsConfig | ConditionedConfig | IdentityConfig | SoftmaxWeightsConfig | LogitsConfig = (
-        PredictorWeightsConfig()
-    )
+    decoder: (
+        PredictorWeightsConfig
+        | ConditionedConfig
+        | ConcatenatedConfig
+        | IdentityConfig
+        | SoftmaxWeightsConfig
+        | LogitsConfig
+    ) = PredictorWeightsConfig()
     latent: NoLatentConfig | GlobalLatentConfig = NoLatentConfig()
 
     @property
@@ -92,9 +97,8 @@ class MetaFunConfig:
             dy: dim(y); 0 in classification, where no parameter depends on the number of classes.
             key: source of the initial weights.
         """
-        self._check_problem("update", self.update)
-        self._check_problem("decoder", self.decoder)
-        self._check_problem("latent", self.latent)
+        self._check_part("update", self.update)
+        self._check_part("decoder", self.decoder)
         if self.orthogonality and not self.decoder.orthogonalisable:
             raise InvalidConfig("model.orthogonality is a penalty on the decoder 'softmax-weights'; set it to 0.")
         sizes = Sizes(dx, dy, self.representation, self.activation)
@@ -116,9 +120,14 @@ class MetaFunConfig:
             regularisers=regularisers(self.l2, self.orthogonality),
         )
 
-    def _check_problem(self, name: str, part: PartConfig) -> None:
+    def _check_part(self, name: str, part: PartConfig) -> None:
         if part.problem not in (None, self.loss.problem):
             raise InvalidConfig(
                 f"model.{name}.kind = '{part.kind}' is for {part.problem}, but model.loss.kind = '{self.loss.kind}' "
                 f"is for {self.loss.problem}; change one of them."
+            )
+        if self.latent.size and not part.accepts_latent:
+            raise InvalidConfig(
+                f"model.{name}.kind = '{part.kind}' works on r alone, but model.latent.kind = '{self.latent.kind}' "
+                "adds z to it; change one of them."
             )

@@ -10,8 +10,8 @@ from ..errors import InvalidConfig
 from ..model.initial import Constant, Initial, Parametric, Zero
 from ..model.nn import MLP
 from ..model.pooling import Attention, DeepKernel, Mean, Pooling, SquaredExponential
-from ..model.updates import ClasswiseUpdate, GradientUpdate, MLPUpdate, Update
-from ..values import Count, Depth, Part, Positive, Size
+from ..model.updates import SUMMARIES, ClasswiseUpdate, GradientUpdate, GradientUpdatePerClass, MLPUpdate, Update
+from ..values import ClassCount, Count, Depth, Part, Positive, Size
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,10 @@ class Sizes:
     dy: int
     dr: int
     activation: str
+
+    @property
+    def classifies(self) -> bool:
+        return self.dy == 0
 
     def mlp(self, i: int, width: int, hidden: int, o: int, key: PRNGKeyArray) -> MLP:
         """A network from `i` to `o` entries with `hidden` layers of `width` units between them."""
@@ -52,11 +56,16 @@ class Sizes:
 
 @dataclass(frozen=True)
 class PartConfig:
-    """A part of a model; `problem` is "regression", "classification", or None if it serves both."""
+    """A part of a model.
+
+    `problem` is "regression", "classification", or None if it serves both; `accepts_latent` says whether the decoder
+    may see a latent besides r.
+    """
 
     kind: str = ""
 
     problem: ClassVar[str | None] = None
+    accepts_latent: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -198,12 +207,16 @@ class ClasswiseUpdateConfig(MLPConfig):
         width: number of units in each hidden layer, and length of m.
         layers: number of hidden layers of u₊ and u₋; m has as many layers, the last one linear.
         inputs: whether u₊ also sees x, which it does not in the paper.
+        summary: how m is summarised over the classes: its mean, as in the authors' program, or its sum, as in
+            Equation 11 of the paper.
     """
 
     kind: Literal["classwise"] = "classwise"
     width: Count = 64
     inputs: bool | None = None
+    summary: Literal["mean", "sum"] = "mean"
 
+    added = {"summary": "mean"}  # noqa: RUF012
     problem = "classification"
 
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Update:
@@ -214,6 +227,7 @@ class ClasswiseUpdateConfig(MLPConfig):
             positive=sizes.mlp(2 * self.width + seen, self.width, self.layers, sizes.dr, key_positive),
             negative=sizes.mlp(2 * self.width, self.width, self.layers, sizes.dr, key_negative),
             sees_inputs=bool(self.inputs),
+            summary=SUMMARIES[self.summary],
         )
 
 
@@ -222,9 +236,17 @@ class GradientUpdateConfig(PartConfig):
     """u = λ ⊙ ∂L/∂r(x), the gradient of the context loss.
 
     Each entry of λ is trainable and starts at 1.
+
+    Args:
+        classes: in classification, the number of classes if each has its own λ, as in the authors' program. If not
+            given, all classes share one λ and a task may have any number of them.
     """
 
     kind: Literal["gradient"] = "gradient"
+    classes: ClassCount | None = None
+
+    # The context loss is decoded from r alone: z is known only after the updates.
+    accepts_latent = False
 
     def build(self, sizes: Sizes, key: PRNGKeyArray) -> Update:
-        return GradientUpdate(sizes.dr)
+        return GradientUpdate(sizes.dr) if self.classes is None else GradientUpdatePerClass(self.classes, sizes.dr)

@@ -97,6 +97,21 @@ class Conditioned(Decoder):
         return h
 
 
+class Concatenated(Decoder):
+    """f(x) = MLP([x, r(x)]), r fed to the first layer alone (the footnote in Section 2.2).
+
+    Args:
+        mlp: network from dim(x) + dim(r) to the outputs.
+    """
+
+    mlp: MLP
+
+    def __call__(
+        self, r: Float[Array, "m dr"], x: Float[Array, "m dx"], key: PRNGKeyArray | None = None
+    ) -> Float[Array, "m out"]:
+        return self.mlp(jnp.concatenate([x, r], axis=-1))
+
+
 class Identity(Decoder):
     """f(x) = r(x): functional gradient descent (Section 3, condition i)."""
 
@@ -109,21 +124,24 @@ class Identity(Decoder):
 class SoftmaxWeights(Decoder):
     """logitₖ = x·wᵏ with wᵏ ∼ 𝒩(μ(rᵏ(x)), σ(rᵏ(x))²) in training and wᵏ = μ(rᵏ(x)) otherwise, as in LEO.
 
-    μ and s are one linear map of rᵏ; σ = max(exp(s) − (1 − √(2/(N + dx))), 1e-10) starts near Glorot's scale.
+    μ and s are a linear map of rᵏ, or an MLP of it; σ = max(exp(s) − (1 − √(2/(N + dx))), 1e-10) starts near Glorot's
+    scale.
     Each wᵏ meets a single x, so x·wᵏ ∼ 𝒩(x·μ, x²·σ²) is drawn directly: one normal variate instead of dx.
     N counts all classes, padding included; in training a task should have no padded class.
     rᵏ holds similarities between inputs, not their directions. Without a bias, classes can therefore be separated only
     if all inputs share a common direction, as the outputs of a ReLU do.
 
     Args:
-        linear: one layer from dim(r) to (μ, s).
+        linear: one layer from dim(r), or from the last hidden layer, to (μ, s).
         dropout: rate of the dropout on x in training.
         bias: whether 1 is appended to x.
+        hidden: the hidden layers between rᵏ and `linear`, if any.
     """
 
     linear: MLP
     dropout: Hyperparameter
     bias: bool = eqx.field(static=True, default=False)
+    hidden: MLP | None = None
 
     def __call__(
         self, r: Float[Array, "m k dr"], x: Float[Array, "m dx"], key: PRNGKeyArray | None = None
@@ -133,12 +151,13 @@ class SoftmaxWeights(Decoder):
         x = dropout(x, self.dropout, key_x)
         if self.bias:
             x = jnp.concatenate([x, jnp.ones_like(x[:, :1])], axis=-1)
-        # (W rᵏ)·x = rᵏ·(Wᵀ x): x is mapped once, not every rᵏ.
-        logits = jnp.einsum("md,mkd->mk", x @ w_mean.T, r) + (x @ b_mean)[:, None]
+        h = r if self.hidden is None else self.hidden.activation(self.hidden(r))
+        # (W hᵏ)·x = hᵏ·(Wᵀ x): x is mapped once, not every hᵏ.
+        logits = jnp.einsum("md,mkd->mk", x @ w_mean.T, h) + (x @ b_mean)[:, None]
         if key_w is None:
             return logits
         offset = 1 - math.sqrt(2 / (r.shape[1] + x.shape[-1]))
-        std = jnp.maximum(jnp.exp(r @ w_s + b_s) - offset, 1e-10)
+        std = jnp.maximum(jnp.exp(h @ w_s + b_s) - offset, 1e-10)
         variance = jnp.einsum("md,mkd->mk", jnp.square(x), jnp.square(std))
         # Where x = 0 the variance is 0, and the root has no derivative there.
         return logits + jnp.sqrt(jnp.maximum(variance, 1e-20)) * jax.random.normal(key_w, logits.shape, x.dtype)

@@ -45,24 +45,24 @@ class Normal(eqx.Module):
 
 
 class Mixture(eqx.Module):
-    """P(y|x) = 1/S Σₛ 𝒩(y; meanₛ, stdₛ²), the S components along the first axis."""
+    """P(y|x) = 1/S Σₛ 𝒩(y; meanₛ, stdₛ²), the S components along the axis before the points and the outputs."""
 
     components: Normal
 
     @property
     def mean(self) -> Float[Array, "*m dy"]:
-        return self.components.mean.mean(0)
+        return self.components.mean.mean(-3)
 
     @property
     def std(self) -> Float[Array, "*m dy"]:
-        return jnp.sqrt(jnp.square(self.components.std).mean(0) + self.components.mean.var(0))
+        return jnp.sqrt(jnp.square(self.components.std).mean(-3) + self.components.mean.var(-3))
 
-    def log_prob(self, y: Float[Array, "*m dy"]) -> Float[Array, "*m"]:
+    def log_prob(self, y: Float[Array, "m dy"]) -> Float[Array, "*m"]:
         each = self.components.log_prob(y)
-        return jax.nn.logsumexp(each, axis=0) - math.log(len(each))
+        return jax.nn.logsumexp(each, axis=-2) - math.log(each.shape[-2])
 
-    def cdf(self, y: Float[Array, "*m dy"]) -> Float[Array, "*m dy"]:
-        return self.components.cdf(y).mean(0)
+    def cdf(self, y: Float[Array, "m dy"]) -> Float[Array, "*m dy"]:
+        return self.components.cdf(y).mean(-3)
 
 
 class Categorical(eqx.Module):
@@ -84,8 +84,8 @@ class Categorical(eqx.Module):
     def probabilities(self) -> Float[Array, "*m k"]:
         return jnp.exp(self.log_probabilities)
 
-    def log_prob(self, y: Float[Array, "*m k"]) -> Float[Array, "*m"]:
-        """log P of a one-hot label; the mean log P under a soft label."""
+    def log_prob(self, y: Float[Array, "*n k"]) -> Float[Array, "*s"]:
+        """log P of a one-hot label; the mean log P under a soft label. y and the prediction broadcast."""
         return jnp.where(y > 0, y * self.log_probabilities, 0).sum(-1)
 
 
@@ -106,6 +106,14 @@ class Likelihood(eqx.Module):
         Args:
             raw: outputs of the decoder.
             classes: what `classes` returned for the context.
+        """
+
+    @abstractmethod
+    def mixture(self, components: Any) -> Any:
+        """P(y|x) = 1/S Σₛ Pₛ(y|x).
+
+        Args:
+            components: the Pₛ as one prediction, along a leading axis.
         """
 
     @abstractmethod
@@ -132,6 +140,9 @@ class NormalLikelihood(Likelihood):
     def __call__(self, raw: Float[Array, "*m two_dy"], classes: None = None) -> Normal:
         mean, s = jnp.split(raw, 2, axis=-1)
         return Normal(mean, self.min_std + (1 - self.min_std) * jax.nn.softplus(s))
+
+    def mixture(self, components: Normal) -> Mixture:
+        return Mixture(components)
 
     def error(self, prediction: Normal | Mixture, y: Float[Array, "m dy"]) -> Float[Array, " m"]:
         return self.loss(prediction, y)
@@ -173,6 +184,12 @@ class CrossEntropy(Likelihood):
 
     def __call__(self, raw: Float[Array, "*m k"], classes: Bool[Array, " k"]) -> Categorical:
         return Categorical(raw, classes)
+
+    def mixture(self, components: Categorical) -> Categorical:
+        """Itself categorical: its probabilities are the means of theirs."""
+        # log 0 of an absent class would have no gradient.
+        each = jnp.where(components.classes, components.log_probabilities, 0)
+        return Categorical(jax.nn.logsumexp(each, axis=0) - math.log(len(each)), components.classes)
 
     def loss(self, prediction: Categorical, y: Float[Array, "m k"]) -> Float[Array, " m"]:
         even = prediction.classes / jnp.maximum(prediction.classes.sum(), 1)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -151,12 +152,22 @@ class MetaFun(Learner):
     def peak_floats_per_task(self, task: Task) -> int:
         """Three times the size of the updates: the peak that was measured on large tasks."""
 
-        def updates(model: MetaFun, context: Points) -> Float[Array, "t n *k dr"]:
-            return model.encode(context).updates
+        def updates(model: MetaFun, task: Task) -> Float[Array, "t n *k dr"]:
+            return model.encode(task.context).updates
 
+        return 3 * self.size_for_all(updates, self, task)
+
+    def size_for_all(self, compute: Callable[[Any, Task], Array], model: Learner, task: Task) -> int:
+        """The number of entries of `compute(model, task)`, for all models if they are stacked.
+
+        Args:
+            compute: called with shapes in place of arrays.
+            model: this model, or one that contains it.
+            task: the shapes of a task.
+        """
         is_stacked = self.step_size.ndim > 0  # several models with a leading axis in every array
-        each = eqx.filter_vmap(updates, in_axes=(eqx.if_array(0), None)) if is_stacked else updates
-        return 3 * eqx.filter_eval_shape(each, self, task.context).size
+        each = eqx.filter_vmap(compute, in_axes=(eqx.if_array(0), None)) if is_stacked else compute
+        return eqx.filter_eval_shape(each, model, task).size
 
     def loss(self, task: Task, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
         key_encode, key_predict = (None, None) if key is None else jax.random.split(key)

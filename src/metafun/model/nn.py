@@ -53,6 +53,21 @@ class MLP(eqx.Module):
         return x
 
 
+def with_random_biases(mlp: MLP, key: PRNGKeyArray) -> MLP:
+    """The network with biases that start as Glorot-uniform weights of an additional input of 1.
+
+    With ReLU and biases of 0, a network is 0 at the input 0 and so are its derivatives: what comes before it gets no
+    gradient.
+
+    Args:
+        mlp: a network with biases.
+        key: source of the biases.
+    """
+    keys = jax.random.split(key, len(mlp.biases))
+    biases = tuple(_glorot_uniform(k, (1, b.size))[0] for k, b in zip(keys, mlp.biases, strict=True))
+    return eqx.tree_at(lambda net: net.biases, mlp, biases)
+
+
 def dropout(x: Float[Array, "*shape"], rate: Hyperparameter, key: PRNGKeyArray | None) -> Float[Array, "*shape"]:
     """Sets each entry to 0 with probability `rate` and scales the others to keep the mean; the identity without a key.
 

@@ -34,7 +34,7 @@ class L2(Regulariser):
 
 
 class Orthogonality(Regulariser):
-    """The mean of (C − I)², C the cosines between the rows of the matrix that decodes rᵏ into weights."""
+    """The mean of (C − I)², C the cosines between the rows of the last matrix that decodes rᵏ into weights."""
 
     def measure(self, model: Any) -> Float[Array, ""]:
         w = model.decode.linear.weights[0]

@@ -46,7 +46,7 @@ def _(tasks: EpisodeTasks, run: Run) -> dict[str, Path]:
         model, seed = run.model(), evaluation.seed
         _, episodes = next(tasks.test(shots=evaluation.shots, ways=evaluation.ways, targets=evaluation.targets))
         figures["episodes"] = plot_episodes(model, episodes, image, seed, run.path / Figure.EPISODES)
-        few = {"ways": [min(episodes.ways, 5)], "shots": [min(episodes.shots, 3)]}
+        few = {"ways": [run.experiment.fixed_classes or min(episodes.ways, 5)], "shots": [min(episodes.shots, 3)]}
         _, small = next(tasks.test(**few, targets=evaluation.targets))
         if (weights := plot_weights(model, small, image, seed, run.path / Figure.WEIGHTS)) is not None:
             figures["weights"] = weights

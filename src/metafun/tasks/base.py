@@ -57,6 +57,11 @@ class TaskSource(ABC):
         """(dx, dy): columns of x and of y; dy is 0 in classification."""
 
     @property
+    def classes(self) -> int:
+        """Columns of y in classification, each for one class; 0 in regression."""
+        return 0
+
+    @property
     @abstractmethod
     def trained_on(self) -> str:
         """The training tasks, in words."""

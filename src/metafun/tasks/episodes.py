@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
 import equinox as eqx
 import jax
@@ -15,8 +15,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 from ..data import Table, absolute
 from ..errors import InvalidConfig, InvalidData
 from ..model.task import Points, Task
-from ..schema import Between
-from ..values import Count, NonNegative, Real, TrainingSplit
+from ..values import ClassCount, Count, NonNegative, Real, TrainingSplit
 from .base import TaskDistribution, TaskSource
 from .row_transforms import Pixels, RowTransform, UnitLength, unit
 from .rows import choose, open_unchanged, rows_of
@@ -149,7 +148,7 @@ class EpisodeTasks(TaskSource):
     kind: Literal["episodes"] = "episodes"
     data: str = "glyphs"
     train_on: tuple[TrainingSplit, ...] = ("train",)
-    ways: Annotated[int, Between(2, 2**31 - 1)] = 5
+    ways: ClassCount = 5
     shots: Count = 1
     queries: Count = 15
     noise: NonNegative = 0.0
@@ -169,6 +168,10 @@ class EpisodeTasks(TaskSource):
         if self.features is None:
             raise InvalidConfig("tasks.features is not known before the data are read; resolve the configuration.")
         return self.features, 0
+
+    @property
+    def classes(self) -> int:
+        return self.ways
 
     @property
     def trained_on(self) -> str:
