@@ -8,6 +8,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from ..model.learner import Learner
 from ..model.likelihoods import Categorical, CrossEntropy
 from ..model.nn import MLP
+from ..model.similarity import class_means, cosines, negative_distances
 from ..model.task import Points
 
 
@@ -31,10 +32,7 @@ class Metric(Learner):
 
     def similarity(self, x: Float[Array, "m d"], y: Float[Array, "n d"]) -> Float[Array, "m n"]:
         """cos(x, y)/τ or −‖x − y‖²/τ of embedded points."""
-        if self.cosine:
-            found = _unit(x) @ _unit(y).T
-        else:
-            found = 2 * x @ y.T - jnp.square(x).sum(-1)[:, None] - jnp.square(y).sum(-1)
+        found = cosines(x, y) if self.cosine else negative_distances(x, y)
         return found * jnp.exp(-self.log_temperature)
 
 
@@ -49,9 +47,8 @@ class Prototypes(Metric):
     """logitₖ = similarity of e(x) to the mean embedding of class k. Without an embedding: nearest class mean."""
 
     def encode(self, context: Points, key: PRNGKeyArray | None = None) -> Centres:
-        labels = jnp.where(context.mask[:, None], context.y, 0)
-        counts = jnp.maximum(labels.sum(0), 1)
-        return Centres(labels.T @ self.embed(context.x) / counts[:, None], context.classes)
+        embedded = Points(self.embed(context.x), context.y, context.mask)
+        return Centres(class_means(embedded), context.classes)
 
     def predict(self, representation: Centres, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None) -> Categorical:
         return self.likelihood(self.similarity(self.embed(x), representation.means), representation.classes)
@@ -89,7 +86,3 @@ class Matching(Metric):
 
 # Finite: the derivative at −∞ would be NaN.
 MINUS_INFINITY = -1e30
-
-
-def _unit(x: Float[Array, "n d"]) -> Float[Array, "n d"]:
-    return x / jnp.sqrt(jnp.maximum(jnp.square(x).sum(-1, keepdims=True), 1e-12))

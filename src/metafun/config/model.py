@@ -37,6 +37,7 @@ from .parts import (
     SquaredExponentialConfig,
     ZeroConfig,
 )
+from .similarities import ClassMeanConfig, NoSimilarityConfig
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class MetaFunConfig:
         update: the local update u of each context point.
         decoder: the map from r(x) to a prediction.
         latent: a random variable beside r, to draw functions.
+        similarity: logits that the decoder's add to, in classification.
     """
 
     kind: Literal["metafun"] = "metafun"
@@ -84,6 +86,9 @@ class MetaFunConfig:
         | LogitsConfig
     ) = PredictorWeightsConfig()
     latent: NoLatentConfig | GlobalLatentConfig = NoLatentConfig()
+    similarity: NoSimilarityConfig | ClassMeanConfig = NoSimilarityConfig()
+
+    added = {"similarity": NoSimilarityConfig()}  # noqa: RUF012
 
     @property
     def problem(self) -> str:
@@ -99,6 +104,7 @@ class MetaFunConfig:
         """
         self._check_part("update", self.update)
         self._check_part("decoder", self.decoder)
+        self._check_part("similarity", self.similarity)
         if self.orthogonality and not self.decoder.orthogonalisable:
             raise InvalidConfig("model.orthogonality is a penalty on the decoder 'softmax-weights'; set it to 0.")
         sizes = Sizes(dx, dy, self.representation, self.activation)
@@ -118,6 +124,7 @@ class MetaFunConfig:
             context_weight=self.context_weight,
             target_weight=self.target_weight,
             regularisers=regularisers(self.l2, self.orthogonality),
+            similarity=self.similarity.build(),
         )
 
     def _check_part(self, name: str, part: PartConfig) -> None:

@@ -15,6 +15,7 @@ from .learner import Learner
 from .likelihoods import Likelihood, Prediction, masked_mean
 from .pooling import Pooling, pool
 from .regularisers import Regulariser
+from .similarity import ClassMeanSimilarity, class_means
 from .task import Points, Task, join
 from .updates import Update
 
@@ -33,6 +34,7 @@ class FunctionalRepresentation(eqx.Module):
         mask: False where a row of the context is padding.
         classes: the classes of the task; None in regression.
         updates: uᵢ⁽ᵗ⁾ for each iteration.
+        means: the mean input of each class, if the model has a similarity term.
     """
 
     initial: Initial
@@ -42,6 +44,7 @@ class FunctionalRepresentation(eqx.Module):
     mask: Bool[Array, " n"]
     classes: Bool[Array, " k"] | None
     updates: Float[Array, "t n *k dr"]
+    means: Float[Array, "k dx"] | None = None
 
     def __call__(self, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None) -> Float[Array, "m *k dr"]:
         r = _for_each_class(self.initial(x, key), self.classes)
@@ -77,6 +80,7 @@ class MetaFun(Learner):
         context_weight: weight of the mean loss of the context points.
         target_weight: weight of the mean loss of the target points.
         regularisers: penalties on the weights.
+        similarity: logits that the decoder's add to; None for none.
     """
 
     initial: Initial
@@ -89,6 +93,7 @@ class MetaFun(Learner):
     context_weight: float = eqx.field(static=True)
     target_weight: float = eqx.field(static=True)
     regularisers: tuple[Regulariser, ...]
+    similarity: ClassMeanSimilarity | None
 
     def __init__(
         self,
@@ -103,6 +108,7 @@ class MetaFun(Learner):
         context_weight: float,
         target_weight: float,
         regularisers: tuple[Regulariser, ...] = (),
+        similarity: ClassMeanSimilarity | None = None,
     ):
         self.initial, self.decode, self.likelihood = initial, decode, likelihood
         self.updates = update if isinstance(update, tuple) else (update,)
@@ -112,17 +118,18 @@ class MetaFun(Learner):
                 raise ValueError(f"give one module for all {iterations} iterations or one for each, not {len(modules)}")
         self.step_size, self.iterations = jnp.asarray(step_size, float), iterations
         self.context_weight, self.target_weight = context_weight, target_weight
-        self.regularisers = regularisers
+        self.regularisers, self.similarity = regularisers, similarity
 
     def encode(self, context: Points, key: PRNGKeyArray | None = None) -> FunctionalRepresentation:
         """T steps of r⁽ᵗ⁺¹⁾ = r⁽ᵗ⁾ − α Σᵢ k(·, xᵢ) u(xᵢ, yᵢ, r⁽ᵗ⁾(xᵢ)), on the context points alone."""
         keys = tuple(pool.embed(context.x) for pool in self.pools)
         weights = [p.weights(k, k, context.mask) for p, k in zip(self.pools, keys, strict=True)]
         classes = self.likelihood.classes(context)
+        means = None if self.similarity is None else class_means(context)
 
         def loss(t: int, r: Float[Array, "n *k dr"]) -> Float[Array, ""]:
             noise = None if key is None else jax.random.fold_in(key, t)
-            prediction = self.likelihood(self.decode(r, context.x, noise), classes)
+            prediction = self.likelihood(self.outputs(r, context.x, means, noise), classes)
             return masked_mean(self.likelihood.loss(prediction, context.y), context.mask)
 
         r, us = _for_each_class(self.initial(context.x, key), classes), []
@@ -131,17 +138,38 @@ class MetaFun(Learner):
             r = r - self.step_size * pool(weights[t % len(weights)], u)
             us.append(u)
         updates = jnp.stack(us) if us else jnp.zeros((0, *r.shape))
-        return FunctionalRepresentation(self.initial, self.pools, self.step_size, keys, context.mask, classes, updates)
+        return FunctionalRepresentation(
+            self.initial, self.pools, self.step_size, keys, context.mask, classes, updates, means
+        )
+
+    def outputs(
+        self,
+        r: Float[Array, "m *k dr"],
+        x: Float[Array, "m dx"],
+        means: Float[Array, "k dx"] | None,
+        key: PRNGKeyArray | None = None,
+    ) -> Float[Array, "m out"]:
+        """Φ_d(r(x))(x), added to the similarity term if there is one.
+
+        Args:
+            r: r(x).
+            x: inputs.
+            means: of the representation.
+            key: source of training-time noise.
+        """
+        raw = self.decode(r, x, key)
+        return raw if self.similarity is None or means is None else self.similarity(raw, means, x)
 
     def predict(
         self, representation: FunctionalRepresentation, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None
     ) -> Prediction:
         """P(y|x) = Φ_d(r(x))(x)."""
-        return self.likelihood(self.decode(representation(x, key), x, key), representation.classes)
+        raw = self.outputs(representation(x, key), x, representation.means, key)
+        return self.likelihood(raw, representation.classes)
 
     def predict_trajectory(self, representation: FunctionalRepresentation, x: Float[Array, "m dx"]) -> Prediction:
         """The predictions from r⁽⁰⁾, …, r⁽ᵀ⁾, along a leading axis."""
-        raw = jax.vmap(lambda r: self.decode(r, x))(representation.trajectory(x))
+        raw = jax.vmap(lambda r: self.outputs(r, x, representation.means))(representation.trajectory(x))
         return self.likelihood(raw, representation.classes)
 
     def weights(self, representation: FunctionalRepresentation, x: Float[Array, "m dx"]) -> Float[Array, "m n"] | None:

@@ -161,7 +161,7 @@ class StochasticMetaFun(Learner):
             count: number of draws.
         """
         draws, r = representation.latent.sample(key, count), representation.function(x)
-        raw = jax.vmap(lambda z: self.metafun.decode(_beside(z, r), x))(draws)
+        raw = jax.vmap(lambda z: self.metafun.outputs(_beside(z, r), x, representation.function.means))(draws)
         return self.likelihood(raw, representation.function.classes)
 
     def peak_floats_per_task(self, task: Task) -> int:
@@ -214,7 +214,9 @@ class StochasticMetaFun(Learner):
         key: PRNGKeyArray | None = None,
     ) -> Normal | Categorical:
         """P(y|x, z)."""
-        return self.likelihood(self.metafun.decode(_beside(z, function(x, key)), x, key), function.classes)
+        return self.likelihood(
+            self.metafun.outputs(_beside(z, function(x, key)), x, function.means, key), function.classes
+        )
 
 
 def _beside(z: Float[Array, "*k dz"], r: Float[Array, "m *k dr"]) -> Float[Array, "m *k dzr"]:
