@@ -68,7 +68,7 @@ def test_the_best_variant_is_the_model_and_one_that_diverges_has_lost(tmp_path):
     np.testing.assert_array_equal(load_model(run.checkpoint_file, seed=1).step_size, run.models().step_size[1])
     assert None in run.metrics()[-1]["loss"] and "NaN" not in (run.path / "metrics.jsonl").read_text()
 
-    chosen = choose_step(run)
+    chosen = choose_step([run])
     assert chosen["variant"] == 1 and math.isclose(chosen["error"], np.mean(chosen["seeds"]), abs_tol=1e-6)
     final = final_config(run, chosen)
     assert final.vary is None and final.training.learning_rate == 1e-2 and final.training.stop == chosen["step"]

@@ -9,7 +9,7 @@ from ..schema import to_table
 from ..tasks import CollectedTasks, CurveTasks, EpisodeTasks, SinusoidTasks, TableTasks
 from ..values import Count, NonNegative, Part, Seed, Size
 from .baselines import LEOConfig, LogisticConfig, MAMLConfig, MatchingConfig, PrototypesConfig
-from .embedding import ColumnsConfig, ConvNetConfig
+from .embedding import ColumnsConfig, ConvNetConfig, LinearConfig
 from .model import MetaFunConfig
 
 
@@ -32,13 +32,14 @@ class TrainingConfig:
         chunk: steps compiled into one program; logging and validation happen between chunks.
         validate_every: steps between validations, a multiple of `chunk`; 0 keeps the last parameters, not the best.
         validation_tasks: tasks of a validation.
+        validate_first: whether to validate before the first step too, for models that are useful untrained.
         patience: validations without improvement after which training stops.
         keep: which parameters are the model, the best on validation or the last. The last are the better choice where
             new tasks never run out: nothing overfits, and validation on heavy-tailed errors chooses by chance.
     """
 
     steps: Count = 40_000
-    stop: Count | None = None
+    stop: Size | None = None
     batch: Count = 64
     seeds: tuple[Seed, ...] = (0,)
     learning_rate: NonNegative = 1e-3
@@ -51,15 +52,16 @@ class TrainingConfig:
     chunk: Count = 200
     validate_every: Size = 2000
     validation_tasks: Count = 1000
+    validate_first: bool = False
     patience: Count | None = None
     keep: Literal["best", "last"] = "best"
 
-    added = {"keep": "best"}  # noqa: RUF012
+    added = {"keep": "best", "validate_first": False}  # noqa: RUF012
 
     @property
     def end(self) -> int:
         """The last step."""
-        return self.stop or self.steps
+        return self.steps if self.stop is None else self.stop
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class Config:
     """
 
     model: MetaFunConfig | MAMLConfig | PrototypesConfig | MatchingConfig | LogisticConfig | LEOConfig = MetaFunConfig()
-    embedding: ConvNetConfig | ColumnsConfig | None = None
+    embedding: ConvNetConfig | ColumnsConfig | LinearConfig | None = None
     tasks: SinusoidTasks | CurveTasks | EpisodeTasks | CollectedTasks | TableTasks = SinusoidTasks()
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()

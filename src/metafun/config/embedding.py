@@ -1,4 +1,4 @@
-"""The embedding of inputs, before a model sees them: images by a convolutional network, tables by their columns."""
+"""The embedding of inputs, before a model sees them: of images, of the columns of tables, of features."""
 
 import math
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from jaxtyping import PRNGKeyArray
 
 from ..embeddings.columns import ColumnEmbedding, Relation, RelationToClasses, RelationToNumbers
 from ..embeddings.convolutional import ConvNet
+from ..embeddings.linear import LinearMap
 from ..errors import InvalidConfig
 from ..model.nn import MLP
 from ..values import Count, Depth
@@ -85,3 +86,20 @@ class ColumnsConfig:
             relation = RelationToNumbers(MLP([outputs, 4 * self.outputs, self.outputs], "gelu", key=key_relation))
         widths = dict(cells=self.cells, about=self.about, entries=self.entries, size=self.size)
         return ColumnEmbedding(columns, relation, **widths, key=key_columns)
+
+
+@dataclass(frozen=True)
+class LinearConfig:
+    """A linear map of features that starts as the identity: it learns which directions matter."""
+
+    kind: Literal["linear"] = "linear"
+
+    def build(self, sizes: tuple[int, int], image: tuple[int, int] | None, key: PRNGKeyArray) -> LinearMap:
+        """The identity.
+
+        Args:
+            sizes: dim(x) and dim(y).
+            image: not used.
+            key: not used.
+        """
+        return LinearMap(sizes[0])

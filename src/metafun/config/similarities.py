@@ -35,4 +35,4 @@ class ClassMeanConfig(PartConfig):
     problem = "classification"
 
     def build(self) -> ClassMeanSimilarity:
-        return ClassMeanSimilarity(jnp.asarray(math.log(self.temperature)), jnp.asarray(0.0))
+        return ClassMeanSimilarity(jnp.asarray(math.log(self.temperature)))

@@ -24,22 +24,20 @@ def negative_distances(x: Float[Array, "m d"], y: Float[Array, "n d"]) -> Float[
 
 
 class ClassMeanSimilarity(eqx.Module):
-    """logitₖ = cos(x, x̄ᵏ)/τ + w·learnedₖ with the class means x̄ᵏ of the context: nearest class mean if w = 0.
+    """logitₖ = cos(x, x̄ᵏ)/τ + learnedₖ with the class means x̄ᵏ of the context: nearest class mean if learnedₖ = 0.
 
-    In the language of the paper, the first term is functional gradient descent in a fixed kernel, from which the
-    learned updates set out: w starts at 0.
+    In the language of the paper, the first term is functional gradient descent in a fixed kernel, and the learned
+    updates improve on it.
 
     Args:
         log_temperature: log τ, trainable.
-        weight: w/10, trainable: with a learning rate for matrices it would move too slowly.
     """
 
     log_temperature: Float[Array, ""]
-    weight: Float[Array, ""]
 
     def __call__(
-        self, learned: Float[Array, "*t m k"], means: Float[Array, "k dx"], x: Float[Array, "m dx"]
-    ) -> Float[Array, "*t m k"]:
+        self, learned: Float[Array, "m k"], means: Float[Array, "k dx"], x: Float[Array, "m dx"]
+    ) -> Float[Array, "m k"]:
         """The logits.
 
         Args:
@@ -47,7 +45,7 @@ class ClassMeanSimilarity(eqx.Module):
             means: of the classes.
             x: inputs.
         """
-        return cosines(x, means) * jnp.exp(-self.log_temperature) + 10 * self.weight * learned
+        return cosines(x, means) * jnp.exp(-self.log_temperature) + learned
 
 
 def _unit(x: Float[Array, "n d"]) -> Float[Array, "n d"]:

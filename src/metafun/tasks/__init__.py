@@ -4,5 +4,6 @@ from .any_table import TableTasks
 from .base import TaskDistribution, TaskSource
 from .collected import Collected, CollectedTasks
 from .curves import Curves, CurveTasks
-from .episodes import Episodes, EpisodeTasks
+from .episode_tasks import EpisodeTasks
+from .episodes import Episodes
 from .sinusoid import Sinusoid, SinusoidTasks

@@ -126,6 +126,10 @@ class TaskSource(ABC):
         """The source with the validation classes among those trained on."""
         raise InvalidConfig(f"the protocol needs tasks.kind = 'episodes', not '{self.kind}'.")
 
+    def holding_out(self, fold: int, folds: int) -> Self:
+        """The same, except a fold of the validation classes, which validates."""
+        raise InvalidConfig(f"the protocol needs tasks.kind = 'episodes', not '{self.kind}'.")
+
     @abstractmethod
     def training(self) -> TaskDistribution:
         """The training tasks."""

@@ -1,6 +1,7 @@
 """The paper's protocol: choose the number of steps on val, train on train+val, test once."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from ..errors import InvalidConfig, InvalidRun
 from .progress import train
 from .run import Run
 
+# Folds of the validation classes, where the others are trained on.
+FOLDS = 2
+
 
 def check_protocol(config: Config) -> None:
     """InvalidConfig unless the tasks have a validation split that is not trained on."""
@@ -21,21 +25,42 @@ def check_protocol(config: Config) -> None:
         raise InvalidConfig("the protocol validates on val: training.validate_every must not be 0.")
 
 
-def choose_step(tuned: Run) -> dict[str, Any]:
-    """The step and variant with the least error on val, mean over the seeds; that error, and each seed's."""
-    entries = [entry for entry in tuned.metrics() if "validation" in entry]
-    if not entries:
-        raise InvalidRun(f"{tuned.path}/metrics.jsonl has no validation to choose by; start again with --overwrite.")
-    seeds = len(tuned.config.training.seeds)
-    errors = np.array([entry["validation"] for entry in entries], float).reshape(len(entries), -1, seeds)
+def choose_step(tuned: Sequence[Run]) -> dict[str, Any]:
+    """The step and variant with the least error on val, mean over the folds and seeds; that error, and each seed's.
+
+    Args:
+        tuned: a run for each fold of the validation classes; steps that not all have reached do not count.
+    """
+    found = [{e["step"]: e["validation"] for e in run.metrics() if "validation" in e} for run in tuned]
+    steps = [step for step in found[0] if all(step in errors for errors in found)]
+    if not steps:
+        raise InvalidRun(f"{tuned[0].path}/metrics.jsonl has no validation to choose by; start again with --overwrite.")
+    seeds = len(tuned[0].config.training.seeds)
+    errors = np.array([[fold[step] for fold in found] for step in steps], float).mean(1).reshape(len(steps), -1, seeds)
     means = np.nan_to_num(errors.mean(2), nan=np.inf)
     entry, variant = np.unravel_index(means.argmin(), means.shape)
     return {
-        "step": entries[entry]["step"],
+        "step": steps[entry],
         "variant": int(variant),
         "error": float(means[entry, variant]),
         "seeds": errors[entry, variant].tolist(),
     }
+
+
+def _tuned(
+    folder: Path, experiment: Experiment, console: Console, overwrite: bool, resume: bool, keep_settings: bool
+) -> list[Run]:
+    """Runs that validate on val, one for each fold if the other classes of val are to be trained on."""
+    config, runs = experiment.config, []
+    folds = 1 if getattr(config.tasks, "val_share", None) is None else FOLDS
+    for fold in range(folds):
+        if folds > 1:
+            tasks: Any = config.tasks.holding_out(fold, folds)
+            experiment = resolve(dataclasses.replace(config, tasks=tasks))
+        path = folder / ("tune" if folds == 1 else f"tune-{fold + 1}")
+        runs.append(Run.open(path, experiment, overwrite=overwrite, resume=resume, keep_settings=keep_settings))
+        train(runs[-1], console, "tuning" if folds == 1 else f"tuning, fold {fold + 1} of {folds}")
+    return runs
 
 
 def final_config(tuned: Run, chosen: dict[str, Any]) -> Config:
@@ -60,7 +85,7 @@ def run_protocol(
     """Both trainings: the run to be tested, and the choice made on val (see `choose_step`).
 
     Args:
-        folder: gets two run folders, `tune` and `final`.
+        folder: gets the run folders `tune`, or `tune-1`, `tune-2`, … if there are folds, and `final`.
         config: what to train; its tasks come from a table with a val split.
         console: shows progress.
         overwrite, resume, keep_settings: as in `Run.open`.
@@ -69,9 +94,8 @@ def run_protocol(
     check_protocol(experiment.config)
     if overwrite and (folder / "final" / "config.toml").exists():
         Run(folder / "final").folder.clear()  # it belongs to the tuning that is about to be replaced
-    tuned = Run.open(folder / "tune", experiment, overwrite=overwrite, resume=resume, keep_settings=keep_settings)
-    train(tuned, console, "tuning")
-    chosen = choose_step(tuned)
+    runs = _tuned(folder, experiment, console, overwrite, resume, keep_settings)
+    chosen, tuned = choose_step(runs), runs[0]
     variant = f" with {tuned.describe_variant(chosen['variant'])}" if tuned.config.vary else ""
     best = f"best validation accuracy {1 - chosen['error']:.2%} after {chosen['step']} steps{variant}"
     console.print(escape(best))

@@ -129,7 +129,7 @@ class RunFolder:
 
     def steps_per_second(self) -> float | None:
         """Median over the chunks without validation and compilation; each step trains all seeds."""
-        pairs = itertools.pairwise(self.metrics())
+        pairs = itertools.pairwise(entry for entry in self.metrics() if entry["step"])
         rates = [(b["step"] - a["step"]) / (b["seconds"] - a["seconds"]) for a, b in pairs if "validation" not in b]
         return round(float(np.median(rates)), 1) if rates else None
 

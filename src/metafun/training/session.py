@@ -102,6 +102,7 @@ class TrainingSession:
             validation, stability = self._validation(trainer, now), self.folder.stability()
             saved, saved_at = now.record.step, time.monotonic()
             began = time.monotonic() - now.record.seconds
+            now = self._validated_first(trainer, validation, now)
             chunks = iter(()) if now.record.stopped_early else trainer.run(now.state)
             try:
                 for state, losses in chunks:
@@ -117,7 +118,7 @@ class TrainingSession:
                         break
             finally:
                 # Also on Ctrl-C and on divergence: `now` is always complete and finite.
-                if now.record.step > saved:
+                if now.record.step > saved or not self.experiment.training.end:
                     self._save(trainer, now)
 
     def _validation(self, trainer: Trainer, now: SessionState) -> Validation | None:
@@ -125,6 +126,16 @@ class TrainingSession:
         if not training.validate_every or record.stopped_early or record.step >= training.end:
             return None
         return Validation(trainer.models(now.best), self.experiment)
+
+    def _validated_first(self, trainer: Trainer, validation: Validation | None, now: SessionState) -> SessionState:
+        """The session with the untrained models compared too, if that is asked for."""
+        if not self.experiment.training.validate_first or validation is None or now.record.best_error:
+            return now
+        errors = validation(trainer.models(now.best))
+        best, record = self._compare(0, now.best, now.best, now.record, errors)
+        unknown = [None] * len(errors)
+        self.folder.append_metrics({"step": 0, "seconds": 0.0, "loss": unknown, "validation": _as_json(errors)})
+        return SessionState(now.state, best, record)
 
     def _advance(
         self,

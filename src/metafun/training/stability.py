@@ -61,7 +61,8 @@ def watched_metrics(metrics: Iterable[Mapping[str, Any]], in_logarithm: bool) ->
     """
     stability = Stability(in_logarithm)
     for entry in metrics:
-        stability.watch(entry["step"], entry["loss"])
+        if entry["step"]:  # before the first step there is no loss
+            stability.watch(entry["step"], entry["loss"])
     return stability
 
 

@@ -1,0 +1,233 @@
+"""Settings of episodes: which classes of a table, how many rows of each, and how rows become inputs."""
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Self
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..data import Table, absolute
+from ..errors import InvalidConfig, InvalidData
+from ..values import ClassCount, Count, NonNegative, Real, Share, Size, TrainingSplit
+from .base import TaskSource
+from .episodes import Episodes, check
+from .row_transforms import Pixels, RowTransform, UnitLength, unit
+from .rows import open_unchanged, rows_of
+from .scaling import UNSCALED, TaskScaling
+
+# Name of the split of classes of val that are not trained on.
+HELD_OUT = "held-out"
+
+
+@dataclass(frozen=True)
+class PixelSettings:
+    """Rows are images.
+
+    Args:
+        rotations: in training, each class appears four times, rotated by multiples of 90°.
+        jitter: in training, strength of a random affine map of each image.
+    """
+
+    rotations: bool = False
+    jitter: NonNegative = 0.0
+
+
+@dataclass(frozen=True)
+class EpisodeTasks(TaskSource):
+    """Episodes over a table of features or images. Features are scaled to length one, and centred before if asked.
+
+    Args:
+        data: name or path of the table.
+        train_on: splits whose classes are trained on.
+        ways: classes of a task.
+        shots: context rows of each class.
+        queries: target rows of each class.
+        noise: in training, length of the normal noise added to features of length one.
+        pixels: if given, rows are images.
+        centre: whether the mean of the rows of train is subtracted from features before they are scaled; with
+            `val_share`, the means of train and val are weighted by it.
+        val_share: share of the training tasks whose classes are all of val, where val is trained on; the classes of the
+            others are all of train. If not given, tasks mix the classes of both.
+        held_out: fold and number of folds: this fold of the classes of val is not trained on, and validates instead.
+        features: columns of the table; filled in when a run begins.
+        image: height and width of the images; filled in when a run begins.
+        fingerprint: SHA-256 of the table; filled in when a run begins.
+        mean: mean of each column, with `centre`; filled in when a run begins.
+    """
+
+    kind: Literal["episodes"] = "episodes"
+    data: str = "glyphs"
+    train_on: tuple[TrainingSplit, ...] = ("train",)
+    ways: ClassCount = 5
+    shots: Count = 1
+    queries: Count = 15
+    noise: NonNegative = 0.0
+    pixels: PixelSettings | None = None
+    centre: bool = False
+    val_share: Share | None = None
+    held_out: tuple[Size, Count] | None = None
+    features: Count | None = None
+    image: tuple[Count, Count] | None = None
+    fingerprint: str | None = None
+    mean: tuple[Real, ...] | None = None
+
+    added = {"centre": False}  # noqa: RUF012
+    problem = "classification"
+    splits_classes = True
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        if self.features is None:
+            raise InvalidConfig("tasks.features is not known before the data are read; resolve the configuration.")
+        return self.features, 0
+
+    @property
+    def classes(self) -> int:
+        return self.ways
+
+    @property
+    def trained_on(self) -> str:
+        return f"{self.data}, {'+'.join(self.train_on)}"
+
+    @property
+    def tested_on(self) -> str:
+        return f"{self.data}, test"
+
+    def check(self, validates: bool) -> None:
+        if not self.train_on or len(set(self.train_on)) < len(self.train_on):
+            raise InvalidConfig(f"tasks.train_on = {list(self.train_on)}; it must name splits, none of them twice.")
+        if "val" in self.train_on and validates and self.held_out is None:
+            raise InvalidConfig(
+                "tasks.train_on includes val, so val cannot be used for validation; set training.validate_every=0."
+            )
+        if self.held_out is not None and not self.held_out[0] < self.held_out[1]:
+            raise InvalidConfig(f"tasks.held_out = {list(self.held_out)}, but a fold comes before the number of folds.")
+        if self.centre and self.pixels is not None:
+            raise InvalidConfig("tasks.centre is for features, but tasks.pixels makes rows images; drop one of them.")
+
+    def resolve(self, validates: bool) -> Self:
+        if self.features is not None and self.fingerprint is not None and self.centre == (self.mean is not None):
+            return self
+        table = self.table()
+        for splits in (self.train_on, (self._validation_split,))[: 1 + validates]:
+            check(table, splits, ways=self.ways, shots=self.shots, queries=self.queries)
+        return dataclasses.replace(
+            self,
+            data=absolute(self.data),
+            features=table.features.shape[1],
+            image=self._image(table),
+            fingerprint=table.fingerprint,
+            mean=self._mean(table),
+        )
+
+    def _mean(self, table: Table) -> tuple[float, ...] | None:
+        """The mean that was subtracted in training stays, also with other data: it is part of the model."""
+        if not self.centre or self.mean is not None:
+            return self.mean if self.centre else None
+        if self._shares is None:
+            return tuple(rows_of(table, "train")[0].mean(0, dtype=np.float64).tolist())
+        means = [share * rows_of(table, split)[0].mean(0, dtype=np.float64) for split, share in self._shares.items()]
+        return tuple(sum(means).tolist())
+
+    def _image(self, table: Table) -> tuple[int, int] | None:
+        if self.pixels is None:
+            return None
+        if table.image is None:
+            raise InvalidData(f"data '{self.data}' are not images; import a folder of images, or drop tasks.pixels.")
+        if self.pixels.rotations and table.image[0] != table.image[1]:
+            raise InvalidData(f"data '{self.data}': only square images can be rotated; these are {table.image}.")
+        return table.image
+
+    def with_assumed_inputs(self, columns: int) -> Self:
+        if self.features is not None:
+            return self
+        image = (28, 28) if self.pixels is not None else None
+        return dataclasses.replace(self, features=columns if image is None else math.prod(image), image=image)
+
+    def with_data(self, data: str) -> Self:
+        return dataclasses.replace(self, data=data, fingerprint=None)
+
+    def including_validation(self) -> Self:
+        if self.held_out is not None:
+            return dataclasses.replace(self, held_out=None, mean=None)
+        if self.train_on != ("train",):
+            raise InvalidConfig("the protocol validates on val: leave tasks.train_on at ['train'].")
+        return dataclasses.replace(self, train_on=("train", "val"), mean=None if self.val_share else self.mean)
+
+    def holding_out(self, fold: int, folds: int) -> Self:
+        """The source with the classes of val among those trained on, except one fold, which validates."""
+        return dataclasses.replace(self.including_validation(), held_out=(fold, folds))
+
+    def table(self) -> Table:
+        """The data; InvalidData if they have changed since the run began."""
+        table = open_unchanged(self.data, self.fingerprint)
+        if self.features not in (None, table.features.shape[1]):
+            raise InvalidData(f"data '{self.data}' have {table.features.shape[1]} features; expected {self.features}.")
+        return table if self.held_out is None else _with_held_out(table, *self.held_out)
+
+    @property
+    def _validation_split(self) -> str:
+        return "val" if self.held_out is None else HELD_OUT
+
+    @property
+    def _shares(self) -> dict[str, float] | None:
+        """How often a training task has the classes of each split; None if classes of all splits are mixed."""
+        if self.val_share is None or "val" not in self.train_on:
+            return None
+        return {"train": 1 - self.val_share, "val": self.val_share}
+
+    def training(self) -> Episodes:
+        if self.pixels is None or self.image is None:
+            transform: RowTransform = UnitLength(self.noise, self._centre)
+        else:
+            transform = Pixels(self.image, self.pixels.rotations, self.pixels.jitter)
+        return self._episodes(self.table(), self.train_on, transform, self._shares)
+
+    def validation(self) -> Episodes:
+        return self._episodes(self.table(), (self._validation_split,), self._plain_transform)
+
+    def test(
+        self, *, shots: Sequence[int] | None = None, ways: Sequence[int] | None = None, targets: int | None = None
+    ) -> Iterator[tuple[str, Episodes]]:
+        table, queries = self.table(), targets or self.queries
+        for n in ways or (self.ways,):
+            for k in shots or (self.shots,):
+                tasks = dataclasses.replace(self, ways=n, shots=k, queries=queries)
+                yield f"{n}way_{k}shot", tasks._episodes(table, ("test",), self._plain_transform)
+
+    def scaling(self, X: np.ndarray, Y: np.ndarray | None) -> TaskScaling:
+        """Rows of length one, or pixels from 0 to 1."""
+        if self.pixels is not None:
+            return TaskScaling(lambda x: x / 255, UNSCALED.outputs)
+        mean = self.mean
+        scale_inputs = unit if mean is None else lambda x: unit(x - np.array(mean))
+        return TaskScaling(scale_inputs, UNSCALED.outputs)
+
+    @property
+    def _plain_transform(self) -> RowTransform:
+        """Without training-time noise or augmentation."""
+        return UnitLength(mean=self._centre) if self.image is None else Pixels(self.image)
+
+    @property
+    def _centre(self) -> Float[Array, " dx"] | None:
+        """The mean that is subtracted, if any."""
+        if self.centre and self.mean is None:
+            raise InvalidConfig("tasks.mean is not known before the data are read; resolve the configuration.")
+        return None if self.mean is None else jnp.array(self.mean)
+
+    def _episodes(
+        self, table: Table, splits: Sequence[str], transform: RowTransform, shares: Mapping[str, float] | None = None
+    ) -> Episodes:
+        sizes = {"ways": self.ways, "shots": self.shots, "queries": self.queries}
+        return Episodes.over(table, splits, **sizes, transform=transform, shares=shares)
+
+
+def _with_held_out(table: Table, fold: int, folds: int) -> Table:
+    """The table with every `folds`-th class of val in a split of its own."""
+    held_out = table.split("val")[fold::folds]
+    classes = [dataclasses.replace(rows, split=HELD_OUT) if rows in held_out else rows for rows in table.classes]
+    return dataclasses.replace(table, classes=tuple(classes))
