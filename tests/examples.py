@@ -11,7 +11,7 @@ import numpy as np
 
 from metafun.config import Experiment, MetaFunConfig, load_config
 from metafun.config.baselines import LEOConfig, LogisticConfig, MAMLConfig, MatchingConfig, PrototypesConfig
-from metafun.config.embedding import ColumnsConfig, ConvNetConfig
+from metafun.config.embedding import ColumnsConfig, ConvNetConfig, LinearConfig
 from metafun.config.losses import CrossEntropyConfig, GaussianConfig
 from metafun.data import Table
 from metafun.embeddings.base import Embedded
@@ -65,12 +65,19 @@ STOCHASTIC_CLASSIFIERS = [
     CLASSIFIERS[0] | _DEEP | {"latent": "global", "iterations": 0},
 ]
 
-# With embedded inputs: the columns of a table, and images of 1 × 3 pixels.
+# With a similarity term, with learned updates and with gradients that see it.
+SIMILAR = [
+    CLASSIFIERS[0] | {"decoder": "softmax-weights", "update": "classwise", "similarity": "class-mean"},
+    CLASSIFIERS[0] | {"decoder": "softmax-weights", "update": "gradient", "similarity": "class-mean"},
+]
+
+# With embedded inputs: the columns of a table, images of 1 × 3 pixels, and a linear map of features.
 _COLUMNS = ColumnsConfig(cells=5, about=4, entries=3, size=6, outputs=2)
 EMBEDDED = [
     VARIANTS[0] | {"embedding": _COLUMNS},
     CLASSIFIERS[0] | {"embedding": _COLUMNS},
     CLASSIFIERS[0] | {"embedding": ConvNetConfig(blocks=2, channels=4, groups=2)},
+    CLASSIFIERS[0] | {"embedding": LinearConfig()},
 ]
 
 # The methods that the paper compares with.
@@ -144,7 +151,7 @@ def _table(variant: dict, changes: dict) -> dict:
     return functools.reduce(merge, settings, table)
 
 
-PARTS = ("pooling", "update", "decoder", "initial", "latent")
+PARTS = ("pooling", "update", "decoder", "initial", "latent", "similarity")
 _SMALL = {"width": 7, "layers": 2}
 SIZES = {
     **dict.fromkeys(("attention", "deep-kernel", "mlp", "classwise"), _SMALL),

@@ -14,6 +14,7 @@ from examples import (
     CLASSES,
     CLASSIFIERS,
     EMBEDDED,
+    SIMILAR,
     STOCHASTIC,
     STOCHASTIC_CLASSIFIERS,
     VARIANTS,
@@ -28,7 +29,7 @@ from metafun.model.metafun import MetaFun
 from metafun.model.stochastic import StochasticMetaFun
 from metafun.model.task import Points, Task, stack
 
-METAFUN = [*VARIANTS, *CLASSIFIERS, *STOCHASTIC, *STOCHASTIC_CLASSIFIERS, *EMBEDDED]
+METAFUN = [*VARIANTS, *CLASSIFIERS, *STOCHASTIC, *STOCHASTIC_CLASSIFIERS, *SIMILAR, *EMBEDDED]
 EVERY = {name(variant): variant for variant in [*METAFUN, *BASELINES]}
 FIXED = [name(variant) for variant in CLASSIFIERS if "update.classes" in variant]
 

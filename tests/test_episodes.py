@@ -177,3 +177,60 @@ def test_only_features_are_centred():
         load_config("omniglot-5way-1shot", ["tasks.centre=true"])
     with pytest.raises(InvalidConfig, match=r"tasks\.mean is not known before the data are read"):
         EpisodeTasks(centre=True, features=12).training()
+
+
+def test_the_classes_of_a_task_are_of_one_split_with_its_share():
+    splits = ("train", "train", "val", "val")
+    tasks = Episodes.over(
+        numbered(splits=splits), ["train", "val"], ways=2, shots=1, queries=1, shares={"train": 0.25, "val": 0.75}
+    )
+    rows = row_of(sample(tasks, 2000).context.x)
+    of_val = rows >= 7 + 5
+    assert (of_val.all(1) | ~of_val.any(1)).all(), "no task has classes of both"
+    assert of_val[:, 0].mean() == pytest.approx(0.75, abs=4 * np.sqrt(0.75 * 0.25 / 2000))
+
+
+def test_each_split_with_a_share_needs_enough_classes():
+    with pytest.raises(InvalidData, match="'numbered', val: 2 ways need as many classes, and there are 1"):
+        Episodes.over(
+            numbered(splits=("train", "train", "train", "val")),
+            ["train", "val"],
+            ways=2,
+            shots=1,
+            queries=1,
+            shares={"train": 0.5, "val": 0.5},
+        )
+
+
+def saved_episodes(tmp_path, monkeypatch, **settings) -> EpisodeTasks:
+    """Classes 0 and 1 in train, 2 to 5 in val, 6 and 7 in test; their rows are 10 degrees each."""
+    monkeypatch.setenv("METAFUN_DATA", str(tmp_path))
+    save_table(numbered((10,) * 8, ("train",) * 2 + ("val",) * 4 + ("test",) * 2), tmp_path, "a test")
+    return EpisodeTasks(data="numbered", ways=2, shots=1, queries=1, **settings)
+
+
+def classes_in(tasks) -> set[int]:
+    return set((row_of(sample(tasks).context.x) // 10).ravel().tolist())
+
+
+def test_a_fold_of_val_validates_and_the_rest_is_trained_on(tmp_path, monkeypatch):
+    tasks = saved_episodes(tmp_path, monkeypatch, val_share=0.5)
+    for fold, held_out in ((0, {2, 4}), (1, {3, 5})):
+        folded = tasks.holding_out(fold, 2)
+        folded.check(validates=True)
+        folded = folded.resolve(validates=True)
+        assert classes_in(folded.training()) == set(range(6)) - held_out
+        assert classes_in(folded.validation()) == held_out
+        assert classes_in(next(folded.test())[1]) == {6, 7}
+    final = folded.including_validation()
+    assert final.held_out is None and classes_in(final.resolve(validates=False).training()) == set(range(6))
+    with pytest.raises(InvalidConfig, match=r"tasks.held_out = \[2, 2\], but a fold comes before the number of folds"):
+        tasks.holding_out(2, 2).check(validates=True)
+
+
+def test_the_mean_weighs_train_and_val_by_their_share(tmp_path, monkeypatch):
+    tasks = saved_episodes(tmp_path, monkeypatch, centre=True, val_share=0.25)
+    rows = numbered((10,) * 8, ("train",) * 8).features
+    train, val = rows[:20].mean(0), rows[20:60].mean(0)
+    np.testing.assert_allclose(tasks.resolve(validates=True).mean, train, rtol=1e-5)
+    np.testing.assert_allclose(tasks.including_validation().resolve(False).mean, 0.75 * train + 0.25 * val, rtol=1e-5)

@@ -231,3 +231,48 @@ def test_the_table_is_an_argument_of_the_compiled_step():
     features = "x".join(map(str, tasks.features.shape))
     constants = [line for line in lowered.as_text().splitlines() if "constant" in line and f"<{features}x" in line]
     assert f"tensor<{features}xf32>" in lowered.as_text() and not constants
+
+
+FOLDED = ["model.similarity.kind=class-mean", "embedding.kind=linear", "tasks.val_share=0.5", "tasks.centre=true"]
+FOLDED += ["training.validate_first=true", "tasks.ways=2", "training.average=0.0"]
+
+
+def folded(folder, *settings):
+    options = [part for setting in (*TINY_EPISODES, *FOLDED, *settings) for part in ("--set", setting)]
+    arguments = ("protocol", "features", "--data", "clusters", "--seeds", 2, "--out", folder, *options)
+    return json.loads(metafun(*arguments, "--json").stdout), arguments
+
+
+def test_the_step_is_chosen_on_folds_of_val(tmp_path):
+    results, arguments = folded(tmp_path / "run")
+    runs = [Run(tmp_path / "run" / f"tune-{fold}") for fold in (1, 2)]
+    assert [run.config.tasks.held_out for run in runs] == [(0, 2), (1, 2)]
+    errors = [{e["step"]: np.mean(e["validation"]) for e in run.metrics() if "validation" in e} for run in runs]
+    assert list(errors[0]) == [0, 20, 40, 60]
+    mean = {step: np.mean([fold[step] for fold in errors]) for step in errors[0]}
+    best = min(mean, key=mean.get)
+    assert results["validation"]["step"] == best and results["validation"]["error"] == pytest.approx(mean[best])
+    final = Run(tmp_path / "run" / "final")
+    assert final.record.step == best and final.config.tasks.held_out is None
+    again = json.loads(metafun(*arguments, "--json", "--resume").stdout)
+    assert again["metrics"] == results["metrics"], "nothing is trained twice"
+
+
+def test_a_learned_part_that_does_harm_is_not_used(tmp_path):
+    """The step 0 of a model with a similarity term is the nearest class mean."""
+    results, _ = folded(tmp_path / "run", "training.learning_rate=0.1", "training.schedule=constant")
+    assert results["validation"]["step"] == 0 and Run(tmp_path / "run" / "final").record.step == 0
+    options = [part for setting in ("tasks.ways=2", "tasks.queries=4") for part in ("--set", setting)]
+    options += ["--set", "model.temperature=0.1", "--set", "training.learning_rate=0.0", "--set", "tasks.val_share=0.5"]
+    options += ["--set", "tasks.centre=true", "--set", "training.steps=10", "--set", "training.validate_every=10"]
+    options += ["--set", "training.chunk=10", "--set", "training.warmup=0", "--set", "evaluation.tasks=40"]
+    nearest = metafun("protocol", "nearest-mean", "--data", "clusters", "--out", tmp_path / "mean", *options, "--json")
+    expected = json.loads(nearest.stdout)["metrics"]
+    for name in ("accuracy_2way_1shot", "log_likelihood_2way_1shot"):
+        assert results["metrics"][name]["mean"] == pytest.approx(expected[name]["mean"], abs=1e-5)
+
+
+def test_folds_of_val_need_enough_classes(tmp_path):
+    options = [part for setting in (*TINY_EPISODES, *FOLDED, "tasks.ways=3") for part in ("--set", setting)]
+    message = fails("protocol", "features", "--data", "clusters", "--out", tmp_path / "run", *options)
+    assert "3 ways need as many classes, and there are 2" in message

@@ -330,3 +330,28 @@ def test_a_full_disk_leaves_the_old_checkpoint(tmp_path):
 def test_metrics_are_plain_json(finished):
     for line in (finished.path / "metrics.jsonl").read_text().splitlines():
         json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+
+
+def test_the_untrained_model_is_a_candidate_if_it_is_validated_first(tmp_path, monkeypatch):
+    values = iter([1.0, 3.0, 2.0, 2.0, 2.0])
+    monkeypatch.setattr(metafun.training.session.Validation, "__call__", lambda validation, models: (next(values),))
+    settings = ("training.steps=60", "training.keep=best", "training.validate_first=true", "training.patience=3")
+    run = new_run(tmp_path / "run", *settings)
+    training = run.train()
+    next(training)
+    training.close()
+    list(Run(run.path).train())
+    run = Run(run.path)
+    assert [entry["step"] for entry in run.metrics() if "validation" in entry] == [0, 20, 40, 60], "once, also resumed"
+    assert (run.record.best_step, run.record.best_error) == ((0,), (1.0,)) and run.record.stopped_early
+    trainer = Trainer(run.experiment)
+    untrained = jax.tree.leaves(trainer.models(trainer.start().parameters))
+    for p, q in zip(untrained, parameters(run, "best"), strict=True):
+        np.testing.assert_array_equal(p, q)
+    assert run.folder.stability().steps == [None]
+
+
+def test_a_run_of_no_steps_is_an_untrained_model(tmp_path):
+    run = new_run(tmp_path / "run", "training.stop=0", "training.validate_every=0", "training.keep=best")
+    assert list(run.train()) == []
+    assert run.record.step == 0 and Run(run.path).model() is not None

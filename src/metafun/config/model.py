@@ -112,20 +112,19 @@ class MetaFunConfig:
 
     def _metafun(self, sizes: Sizes, decoded: Sizes, key: PRNGKeyArray) -> MetaFun:
         key_initial, key_update, key_pool, key_decoder = jax.random.split(key, 4)
-        similarity, decode = self.similarity.build(), self.decoder.build(decoded, key_decoder)
         copies = self.iterations if self.per_iteration else min(1, self.iterations)
         return MetaFun(
             initial=self.initial.build(sizes, key_initial),
             update=tuple(self.update.build(sizes, k) for k in jax.random.split(key_update, copies)),
             pool=tuple(self.pooling.build(sizes, k) for k in jax.random.split(key_pool, copies)),
-            decode=decode if similarity is None else decode.started_at_zero(),
+            decode=self.decoder.build(decoded, key_decoder),
             likelihood=self.loss.build(),
             step_size=self.step_size,
             iterations=self.iterations,
             context_weight=self.context_weight,
             target_weight=self.target_weight,
             regularisers=regularisers(self.l2, self.orthogonality),
-            similarity=similarity,
+            similarity=self.similarity.build(),
         )
 
     def _check_part(self, name: str, part: PartConfig) -> None:

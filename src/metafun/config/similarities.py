@@ -23,7 +23,9 @@ class NoSimilarityConfig(PartConfig):
 
 @dataclass(frozen=True)
 class ClassMeanConfig(PartConfig):
-    """The cosine of x and the mean of each class in the context; training starts as a nearest class mean.
+    """The cosine of x and the mean of each class in the context.
+
+    With learned updates and r⁽⁰⁾ = 0, training starts as a nearest class mean: networks without input put out 0.
 
     Args:
         temperature: initial value of τ, trainable.

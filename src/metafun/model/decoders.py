@@ -4,7 +4,6 @@ import itertools
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Self
 
 import equinox as eqx
 import jax
@@ -28,10 +27,6 @@ class Decoder(eqx.Module):
             x: inputs.
             key: source of training-time noise; without one the decoder is deterministic.
         """
-
-    def started_at_zero(self) -> Self:
-        """This decoder with weights for which f(x) = 0, if there are such weights; otherwise itself."""
-        return self
 
 
 class PredictorWeights(Decoder):
@@ -166,13 +161,6 @@ class SoftmaxWeights(Decoder):
         variance = jnp.einsum("md,mkd->mk", jnp.square(x), jnp.square(std))
         # Where x = 0 the variance is 0, and the root has no derivative there.
         return logits + jnp.sqrt(jnp.maximum(variance, 1e-20)) * jax.random.normal(key_w, logits.shape, x.dtype)
-
-    def started_at_zero(self) -> Self:
-        def without_mean(values: Float[Array, "*i o"]) -> Float[Array, "*i o"]:
-            return values.at[..., : values.shape[-1] // 2].set(0)
-
-        last = (self.linear.weights[0], self.linear.biases[0])
-        return eqx.tree_at(lambda d: (d.linear.weights[0], d.linear.biases[0]), self, tuple(map(without_mean, last)))
 
 
 class Logits(Decoder):

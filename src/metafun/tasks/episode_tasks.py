@@ -113,7 +113,8 @@ class EpisodeTasks(TaskSource):
         if self.features is not None and self.fingerprint is not None and self.centre == (self.mean is not None):
             return self
         table = self.table()
-        for splits in (self.train_on, (self._validation_split,))[: 1 + validates]:
+        trained = [self.train_on] if self._shares is None else [(split,) for split in self._shares]
+        for splits in [*trained, *[(self._validation_split,)] * validates]:
             check(table, splits, ways=self.ways, shots=self.shots, queries=self.queries)
         return dataclasses.replace(
             self,

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from rich.console import Console
@@ -51,16 +51,19 @@ def _tuned(
     folder: Path, experiment: Experiment, console: Console, overwrite: bool, resume: bool, keep_settings: bool
 ) -> list[Run]:
     """Runs that validate on val, one for each fold if the other classes of val are to be trained on."""
-    config, runs = experiment.config, []
-    folds = 1 if getattr(config.tasks, "val_share", None) is None else FOLDS
-    for fold in range(folds):
-        if folds > 1:
-            tasks: Any = config.tasks.holding_out(fold, folds)
-            experiment = resolve(dataclasses.replace(config, tasks=tasks))
-        path = folder / ("tune" if folds == 1 else f"tune-{fold + 1}")
-        runs.append(Run.open(path, experiment, overwrite=overwrite, resume=resume, keep_settings=keep_settings))
-        train(runs[-1], console, "tuning" if folds == 1 else f"tuning, fold {fold + 1} of {folds}")
-    return runs
+    options: dict[str, Any] = {"overwrite": overwrite, "resume": resume, "keep_settings": keep_settings}
+    if getattr(experiment.tasks, "val_share", None) is None:
+        runs = {"tuning": Run.open(folder / "tune", experiment, **options)}
+    else:
+        held_out = [experiment.tasks.holding_out(fold, FOLDS) for fold in range(FOLDS)]
+        folds = [resolve(dataclasses.replace(experiment.config, tasks=cast(Any, tasks))) for tasks in held_out]
+        runs = {
+            f"tuning, fold {i} of {FOLDS}": Run.open(folder / f"tune-{i}", fold, **options)
+            for i, fold in enumerate(folds, 1)
+        }
+    for title, run in runs.items():
+        train(run, console, title)
+    return list(runs.values())
 
 
 def final_config(tuned: Run, chosen: dict[str, Any]) -> Config:
