@@ -159,7 +159,7 @@ def test_the_mean_of_the_training_rows_is_subtracted_everywhere(shifted):
 def test_the_mean_travels_with_the_configuration(shifted):
     """Through TOML, into the protocol's second training, and to other data."""
     settings = ["tasks.data=shifted", "tasks.queries=4"]
-    experiment = resolve(load_config("nearest-mean-centred", settings))
+    experiment = resolve(load_config("simpleshot", settings))
     again = parse_config(parse_toml(experiment.config.to_toml(), "a run"))
     assert again == experiment.config and again.tasks.mean == experiment.tasks.mean
     assert again.tasks.including_validation().resolve(validates=False).mean == again.tasks.mean
