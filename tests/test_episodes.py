@@ -1,5 +1,7 @@
 """Tasks over a table of features: which rows they are made of."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -215,17 +217,18 @@ def classes_in(tasks) -> set[int]:
 
 def test_a_fold_of_val_validates_and_the_rest_is_trained_on(tmp_path, monkeypatch):
     tasks = saved_episodes(tmp_path, monkeypatch, val_share=0.5)
-    for fold, held_out in ((0, {2, 4}), (1, {3, 5})):
-        folded = tasks.holding_out(fold, 2)
+    for folded, held_out in zip(tasks.tuning_sources(2), ({2, 4}, {3, 5}), strict=True):
         folded.check(validates=True)
-        folded = folded.resolve(validates=True)
-        assert classes_in(folded.training()) == set(range(6)) - held_out
-        assert classes_in(folded.validation()) == held_out
-        assert classes_in(next(folded.test())[1]) == {6, 7}
-    final = folded.including_validation()
+        resolved = folded.resolve(validates=True)
+        assert classes_in(resolved.training()) == set(range(6)) - held_out
+        assert classes_in(resolved.validation()) == held_out
+        assert classes_in(next(resolved.test())[1]) == {6, 7}
+    final = resolved.including_validation()
     assert final.held_out is None and classes_in(final.resolve(validates=False).training()) == set(range(6))
-    with pytest.raises(InvalidConfig, match=r"tasks.held_out = \[2, 2\], but a fold comes before the number of folds"):
-        tasks.holding_out(2, 2).check(validates=True)
+    with pytest.raises(InvalidConfig, match=r"tasks.held_out = \[2, 2\], but .* the fold, must be from 0 to 1"):
+        dataclasses.replace(folded, held_out=(2, 2)).check(validates=True)
+    with pytest.raises(InvalidConfig, match=r"tasks.val_share is for training on val too; use metafun protocol"):
+        tasks.training()
 
 
 def test_the_mean_weighs_train_and_val_by_their_share(tmp_path, monkeypatch):

@@ -134,3 +134,39 @@ def test_a_diverged_trial_loses(space, console, tmp_path, monkeypatch):
     assert [trial.error for trial in search.trials()] == [np.inf] * 2
     with pytest.raises(InvalidSearch, match="all 2 trials diverged; narrow the space"):
         search.best()
+
+
+def test_a_trial_that_diverged_after_a_validation_loses(space, console, tmp_path, monkeypatch):
+    search = RandomSearch(tmp_path / "search", space, seed=0, trials=2)
+    train = Run.train
+
+    def diverge(run):
+        if run.path == first.path:
+            training = train(run)
+            next(metrics for metrics in training if metrics.validation is not None)
+            training.close()
+            raise Diverged("the loss became NaN")
+        yield from train(run)
+
+    first = search._run(search._groups[0])
+    monkeypatch.setattr(Run, "train", diverge)
+    search.train(console)
+    errors = [trial.error for trial in search.trials()]
+    assert errors[search._groups[0][0]] == np.inf and np.isfinite(errors).any()
+
+
+def test_an_error_in_one_run_stops_the_others_and_time_adds_up(space, console, tmp_path, monkeypatch):
+    search = RandomSearch(tmp_path / "search", space, seed=0, trials=6)
+    began = []
+
+    def fail(run):
+        began.append(run.path)
+        raise RuntimeError("no memory")
+
+    with monkeypatch.context() as patched, pytest.raises(RuntimeError, match="no memory"):
+        patched.setattr(Run, "train", fail)
+        search.train(console)
+    assert len(began) < len(search._groups), "those that were waiting did not start"
+    spent = search.seconds
+    search.train(console)
+    assert search.seconds > spent >= 0

@@ -1,4 +1,4 @@
-"""The similarity term: a nearest class mean that learned updates improve on, and cannot make worse."""
+"""The similarity term: a nearest class mean that learned updates start from."""
 
 import equinox as eqx
 import jax

@@ -41,6 +41,8 @@ def test_a_loss_in_nats_must_lose_a_third_of_its_gain_and_half_a_nat():
     down = np.linspace(3, 0, 30).tolist()
     assert steps_of(down + [0.9] * 10, in_logarithm=False) == [None], "less than a third"
     assert steps_of(down + [1.3] * 10, in_logarithm=False) != [None]
+    huge = [1000.0, 50.0, *np.linspace(2, -1.2, 30).tolist()]
+    assert steps_of(huge + [20.0] * 10, in_logarithm=False) != [None], "the first losses may be huge"
     flat = np.linspace(1.0, 0.8, 30).tolist()
     assert steps_of(flat + [1.2] * 10, in_logarithm=False) == [None], "noise of a model that learned nothing"
 

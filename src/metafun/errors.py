@@ -44,8 +44,13 @@ class Diverged(MetaFunError):
     """Training met a loss that is not finite."""
 
 
+def _quoted(names: list[str]) -> list[str]:
+    """Names with a comma in quotes: a list of them could not be read otherwise."""
+    return list(map(repr, names)) if any("," in name for name in names) else names
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """A hint for a mistyped name: the nearest known ones, or all of them."""
     known = sorted(known)
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
-    return f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(known)}."
+    return f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(_quoted(known))}."

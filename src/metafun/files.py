@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import platform
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -65,16 +66,18 @@ def locked(folder: Path, doing: str = "training", *, wait: bool = False) -> Iter
 
 @contextlib.contextmanager
 def present(folder: Path) -> Iterator[Callable[[], int]]:
-    """Yields a function that counts the other processes inside this block with the same folder.
+    """Yields a function that counts the other processes of this machine inside this block with the same folder.
 
     Args:
         folder: gets one lock file for each process; those of dead processes are removed.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    own = filelock.FileLock(folder / f"{uuid.uuid4().hex}.process", timeout=-1)
+    own = filelock.FileLock(folder / f"{platform.node()}-{uuid.uuid4().hex}.process", timeout=-1)
 
     def others() -> int:
-        return sum(_is_held(path) for path in folder.glob("*.process") if path != Path(own.lock_file))
+        return sum(
+            _is_held(path) for path in folder.glob(f"{platform.node()}-*.process") if path != Path(own.lock_file)
+        )
 
     with own:
         yield others

@@ -1,6 +1,6 @@
 """How measured values are written: mean ± standard deviation, powers of ten, seconds and what shared the device."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import floor, log10
 from statistics import fmean, stdev
 from typing import Any
@@ -30,8 +30,27 @@ def mean_std(values: Sequence[float], digits: int = 5) -> str:
     return f"{scaled}·{factor}" if std is None else f"({scaled} ± {std / 10**power:.1f})·{factor}"
 
 
+def record_cell(record: Mapping[str, Any], metric: str, digits: int = 5, scale: float = 1) -> str:
+    """A metric of a recorded run over its seeds; seeds whose loss broke away are counted.
+
+    Args:
+        record: the recorded run.
+        metric: name of the metric.
+        digits: as in `mean_std`.
+        scale: factor of the values, 100 for per cent.
+    """
+    values = [scale * value for value in record["metrics"][metric]["seeds"]]
+    return mean_std(values, digits) + broken_note(record.get("broke_away", ()))
+
+
+def broken_note(steps: Sequence[int | None]) -> str:
+    """How many seeds broke away; empty if none did, or if that was not recorded yet."""
+    broken = sum(step is not None for step in steps)
+    return f"; {broken} of {len(steps)} seeds broke away" if broken else ""
+
+
 def measured_cell(lines: Sequence[Measured], percent: bool) -> str:
-    """A cell: its value over the seeds; seeds whose loss broke away or whose value is not finite are named.
+    """A cell: its value over the seeds, and how many of them broke away or are not finite.
 
     Args:
         lines: the seeds of one cell.
@@ -43,9 +62,7 @@ def measured_cell(lines: Sequence[Measured], percent: bool) -> str:
     values = [scale * line.value for line in lines if line.value is not None]
     if len(values) < len(lines):
         return f"{len(lines) - len(values)} of {len(lines)} seeds are not finite"
-    broken = sum(line.broke_away is not None for line in lines)
-    note = f"; {broken} of {len(lines)} seeds broke away" if broken else ""
-    return f"{mean_std(values, digits)}{note}"
+    return mean_std(values, digits) + broken_note([line.broke_away for line in lines])
 
 
 def interval_cell(lines: Sequence[Measured], percent: bool) -> str:

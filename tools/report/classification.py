@@ -4,7 +4,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from .cells import mean_std, record_seconds, shared
+from .cells import record_cell, record_seconds, shared
 from .markdown import table, without_empty_columns
 from .records import current_command, read_records
 
@@ -87,11 +87,11 @@ def render_image_speed(results: Path) -> str:
 
 
 def _images_row(record: dict[str, Any]) -> tuple[str, ...]:
-    accuracies = [record["metrics"].get(f"accuracy_{setting}") for setting in SETTINGS]
+    accuracies = [f"accuracy_{setting}" for setting in SETTINGS]
     seconds = record_seconds(record)
     return (
         f"`{record['command']}`" if "head" in record else current_command(record),
-        *("" if value is None else mean_std([100 * each for each in value["seeds"]], 2) for value in accuracies),
+        *(record_cell(record, name, 2, 100) if name in record["metrics"] else "" for name in accuracies),
         seconds,
         # A rate beside other trainings says little about the device.
         f"{_images_per_step(record) * record['steps_per_second']:,.0f}" if seconds and not record["beside"] else "",

@@ -7,6 +7,7 @@ from metafun.bench.contenders import METAFUN
 from metafun.bench.datasets import CLASS_SIZES, ROW_COUNTS, SETS
 from metafun.bench.results import mean_metrics, read_cells, summary
 
+from .cells import mean_std
 from .markdown import table
 from .records import read_records
 
@@ -19,7 +20,8 @@ def render_shipped(results: Path) -> str:
     rows = []
     for record in read_records(results / "shipped.jsonl"):
         metrics = {name: value for name, value in record["metrics"].items() if name.startswith(SHIPPED_METRICS)}
-        rows.append((f"`{record['checkpoint']}`", ", ".join(f"{n} {v['mean']:.5f}" for n, v in metrics.items())))
+        shown = (f"{name} {mean_std([value['mean']])}" for name, value in metrics.items())
+        rows.append((f"`{record['checkpoint']}`", ", ".join(shown)))
     return table(("checkpoint", "measured over 10,000 test tasks"), rows)
 
 

@@ -8,7 +8,7 @@ from statistics import fmean
 from metafun.paper import ITEMS, load_item
 from metafun.paper.items import Item
 
-from .cells import MISSING, interval_cell, timing
+from .cells import MISSING, timing
 from .markdown import table
 from .paper_rows import PaperCell, PaperRow, paper_rows
 from .records import published_cell
@@ -56,9 +56,8 @@ def _render_rows(item: Item, rows: Sequence[PaperRow]) -> str:
 
 def _cells(row: PaperRow, percent: bool, has_published: bool) -> Iterator[str]:
     for cell in row.cells:
-        interval = interval_cell(cell.lines, percent)
         # A row without any measurement gives the reason once, in its last column.
-        yield (cell.value(percent) if row.lines else "") + (f" ({interval})" if interval else "")
+        yield cell.value(percent, with_interval=True) if row.lines else ""
         if has_published:
             yield published_cell(cell.published, 2 if percent else 3)
             yield _ratio(cell, percent)

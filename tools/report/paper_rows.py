@@ -14,7 +14,7 @@ from metafun.paper.items import Row
 from metafun.paper.results import Searched
 from metafun.schema import parse
 
-from .cells import MISSING, measured_cell
+from .cells import MISSING, interval_cell, measured_cell
 from .records import read_records
 
 # Data sets that this repository has no measurement on, because they were not available.
@@ -49,10 +49,18 @@ class PaperCell:
         """Whether the settings are those that the recorded command has now."""
         return all(line.job == _current_key(line.item, line.row, line.column, line.command) for line in self.lines[:1])
 
-    def value(self, percent: bool) -> str:
-        """The measured value, or why there is none; empty for rows without cells."""
+    def value(self, percent: bool, with_interval: bool = False) -> str:
+        """The measured value, or why there is none; empty for rows without cells.
+
+        Args:
+            percent: whether values are shown in per cent.
+            with_interval: whether the interval over the test tasks follows in brackets.
+        """
         if self.lines:
-            return measured_cell(self.lines, percent) + ("" if self.is_current else "; earlier settings")
+            value, *notes = measured_cell(self.lines, percent).split("; ")
+            interval = interval_cell(self.lines, percent) if with_interval else ""
+            notes += [] if self.is_current else ["earlier settings"]
+            return "; ".join([f"{value} ({interval})" if interval else value, *notes])
         if self.cell is None:
             return ""
         return NO_DATA if load_config(self.cell.preset, self.cell.settings).tasks.data in UNAVAILABLE else MISSING

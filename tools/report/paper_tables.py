@@ -6,7 +6,7 @@ from typing import Any
 from metafun.config import load_config
 from metafun.paper.published import published
 
-from .cells import interval_cell, mean_std, record_seconds, seconds_cell
+from .cells import interval_cell, mean_std, record_cell, record_seconds, seconds_cell
 from .markdown import table, without_empty_columns
 from .paper_rows import PaperRow, paper_rows, row_command
 from .records import current_command, published_cell, read_records
@@ -62,7 +62,7 @@ def _sinusoid_record(record: dict[str, Any]) -> tuple[str, ...]:
     return (
         current_command(record),
         str(len(record["seeds"])),
-        *(mean_std(record["metrics"][metric]["seeds"]) for metric in ERRORS),
+        *(record_cell(record, metric) for metric in ERRORS),
         *(published_cell(paper.get(metric), 3) for metric in ERRORS),
         record_seconds(record),
     )

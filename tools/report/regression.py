@@ -4,7 +4,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from .cells import mean_std, record_seconds
+from .cells import mean_std, record_cell, record_seconds
 from .markdown import table
 from .records import current_command, read_records
 
@@ -71,7 +71,7 @@ def _processes_row(record: dict[str, Any]) -> tuple[str, ...]:
     return (
         current_command(record),
         tomllib.loads(record["config"])["tasks"]["kernel"],
-        mean_std(metrics["log_likelihood_anyshot"]["seeds"], 3),
+        record_cell(record, "log_likelihood_anyshot", 3),
         f"{metrics['oracle_log_likelihood_anyshot']['mean']:.3f}",
         f"{value:.2f} ({name})",
         f"{100 * metrics['coverage95_anyshot']['mean']:.1f} %",
@@ -87,7 +87,7 @@ def _curves_row(record: dict[str, Any], shots: int) -> tuple[str, ...]:
     return (
         current_command(record),
         str(shots),
-        mean_std(value("log_likelihood")["seeds"], 3),
+        record_cell(record, f"log_likelihood_{shots}shot", 3),
         f"{value('oracle_log_likelihood')['mean']:.3f}",
         "" if joint is None else mean_std(joint["seeds"], 3),
         "" if joint is None else f"{value('oracle_joint_log_likelihood')['mean']:.3f}",

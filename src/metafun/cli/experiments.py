@@ -95,7 +95,8 @@ def train(
     best = ""
     if errors := run.record.best_error:
         error = np.reshape(errors, (-1, len(run.config.training.seeds))).mean(1).min()
-        best = f"best validation error {error:.5f}{f' with {run.describe_variant()}' if run.config.vary else ''}. "
+        which, variant = run.config.training.keep, f" with {run.describe_variant()}" if run.config.vary else ""
+        best = f"{which} validation error {error:.5f}{variant}. "
     err.print(escape(f"{best}Next: metafun evaluate {path}"))
 
 

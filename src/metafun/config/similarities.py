@@ -25,7 +25,7 @@ class NoSimilarityConfig(PartConfig):
 class ClassMeanConfig(PartConfig):
     """The cosine of x and the mean of each class in the context.
 
-    With learned updates and r⁽⁰⁾ = 0, training starts as a nearest class mean: networks without input put out 0.
+    With r⁽⁰⁾ = 0 and classwise updates of r alone, training starts as a nearest class mean: the networks map 0 to 0.
 
     Args:
         temperature: initial value of τ, trainable.

@@ -75,8 +75,8 @@ class Space:
     def draw(self, seed: int, trial: int) -> dict[str, Any]:
         """The values of one trial of a random search, drawn independently of all other trials.
 
-        A hash draws them: the values depend on no library's generator, and a setting's value not on the other settings
-        of the space.
+        The values come from a hash of seed, trial and setting. They do not depend on a library's random generator or on
+        the other settings of the space.
 
         Args:
             seed: of the search.

@@ -9,7 +9,7 @@ from .base import Embedding
 
 
 class LinearMap(Embedding):
-    """e(x) = x + Wx with W = 0 at the start.
+    """e(x) = x + xW with W = 0 at the start.
 
     Args:
         size: dim(x).

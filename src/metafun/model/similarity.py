@@ -26,8 +26,8 @@ def negative_distances(x: Float[Array, "m d"], y: Float[Array, "n d"]) -> Float[
 class ClassMeanSimilarity(eqx.Module):
     """logitₖ = cos(x, x̄ᵏ)/τ + learnedₖ with the class means x̄ᵏ of the context: nearest class mean if learnedₖ = 0.
 
-    In the language of the paper, the first term is functional gradient descent in a fixed kernel, and the learned
-    updates improve on it.
+    Without the normalisation of x̄ᵏ, the first term would be one step of functional gradient descent with a linear
+    kernel (Section 3).
 
     Args:
         log_temperature: log τ, trainable.

@@ -1,7 +1,6 @@
 """Measures the cells of the paper: trains what a job describes, after a search where it has one, and evaluates it."""
 
 import shlex
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -87,11 +86,12 @@ class Runner:
             config, chosen = self._searched(job, experiment.config, folder / "search", others)
             experiment = resolve(config)
         if job.protocol:
-            run, _ = protocol.run_protocol(self._run_folder(job), experiment, self.console, resume=True)
+            run, tuned = protocol.run_protocol(self._run_folder(job), experiment, self.console, resume=True)
         else:
-            run = Run.open(self._run_folder(job), experiment, resume=True)
+            run, tuned = Run.open(self._run_folder(job), experiment, resume=True), {"seconds": 0.0}
             train(run, self.console)
         measured = measure(run, self.console) | {"found": chosen, "beside": max(before, others())}
+        measured["train_seconds"] += tuned["seconds"]
         return [line for address in job.addresses for line in self._lines(job, address, run, measured)]
 
     def _lines(self, job: Job, address: Address, run: Run, measured: Mapping[str, Any]) -> Iterator[Measured]:
@@ -126,9 +126,9 @@ class Runner:
         short = with_changes(config, {"training.seeds": [0], "training.steps": steps})
         space = load_space(job.search, short, job.fixed)
         search = RandomSearch(folder, space, seed=job.search_seed, trials=job.trials)
-        before, began = others(), time.monotonic()
+        before = others()
         search.train(self.console)
-        self._record_search(job, search, time.monotonic() - began, max(before, others()))
+        self._record_search(job, search, max(before, others()))
         best = search.best()
         values = search.values[best.number]
         self.console.print(f"trial {best.number}: validation error {best.error:.5f} after {best.step} steps")
@@ -138,7 +138,7 @@ class Runner:
         )
         return load_space(job.search, config, job.fixed).configure(values), ", ".join(words)
 
-    def _record_search(self, job: Job, search: RandomSearch, seconds: float, beside: int) -> None:
+    def _record_search(self, job: Job, search: RandomSearch, beside: int) -> None:
         """Adds a line to searches.jsonl for each cell that the search is for."""
         trials = search.trials()
         for address in job.addresses:
@@ -153,7 +153,7 @@ class Runner:
                 seed=job.search_seed,
                 errors=tuple(_finite(trial.error) for trial in trials),
                 steps=tuple(trial.step for trial in trials),
-                seconds=round(seconds, 2),
+                seconds=search.seconds,
                 beside=beside,
             )
             append_json(self.results / "searches.jsonl", asdict(line))

@@ -126,9 +126,13 @@ class TaskSource(ABC):
         """The source with the validation classes among those trained on."""
         raise InvalidConfig(f"the protocol needs tasks.kind = 'episodes', not '{self.kind}'.")
 
-    def holding_out(self, fold: int, folds: int) -> Self:
-        """The same, except a fold of the validation classes, which validates."""
-        raise InvalidConfig(f"the protocol needs tasks.kind = 'episodes', not '{self.kind}'.")
+    def tuning_sources(self, folds: int) -> list[Self]:
+        """The sources that the protocol chooses the number of steps on: this one, or one for each fold of val.
+
+        Args:
+            folds: number of folds, where there are any.
+        """
+        return [self]
 
     @abstractmethod
     def training(self) -> TaskDistribution:

@@ -105,7 +105,10 @@ class EpisodeTasks(TaskSource):
                 "tasks.train_on includes val, so val cannot be used for validation; set training.validate_every=0."
             )
         if self.held_out is not None and not self.held_out[0] < self.held_out[1]:
-            raise InvalidConfig(f"tasks.held_out = {list(self.held_out)}, but a fold comes before the number of folds.")
+            fold, folds = self.held_out
+            raise InvalidConfig(
+                f"tasks.held_out = [{fold}, {folds}], but the first number, the fold, must be from 0 to {folds - 1}."
+            )
         if self.centre and self.pixels is not None:
             raise InvalidConfig("tasks.centre is for features, but tasks.pixels makes rows images; drop one of them.")
 
@@ -159,9 +162,10 @@ class EpisodeTasks(TaskSource):
             raise InvalidConfig("the protocol validates on val: leave tasks.train_on at ['train'].")
         return dataclasses.replace(self, train_on=("train", "val"), mean=None if self.val_share else self.mean)
 
-    def holding_out(self, fold: int, folds: int) -> Self:
-        """The source with the classes of val among those trained on, except one fold, which validates."""
-        return dataclasses.replace(self.including_validation(), held_out=(fold, folds))
+    def tuning_sources(self, folds: int) -> list[Self]:
+        if self.val_share is None:
+            return [self]
+        return [dataclasses.replace(self.including_validation(), held_out=(fold, folds)) for fold in range(folds)]
 
     def table(self) -> Table:
         """The data; InvalidData if they have changed since the run began."""
@@ -182,6 +186,11 @@ class EpisodeTasks(TaskSource):
         return {"train": 1 - self.val_share, "val": self.val_share}
 
     def training(self) -> Episodes:
+        if self.val_share is not None and "val" not in self.train_on:
+            raise InvalidConfig(
+                "tasks.val_share is for training on val too; use metafun protocol, or --set "
+                'tasks.train_on=["train","val"] with training.validate_every=0.'
+            )
         if self.pixels is None or self.image is None:
             transform: RowTransform = UnitLength(self.noise, self._centre)
         else:

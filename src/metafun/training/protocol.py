@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -26,7 +26,7 @@ def check_protocol(config: Config) -> None:
 
 
 def choose_step(tuned: Sequence[Run]) -> dict[str, Any]:
-    """The step and variant with the least error on val, mean over the folds and seeds; that error, and each seed's.
+    """The step and variant with the least mean error on val over folds and seeds; that error, each seed's, seconds.
 
     Args:
         tuned: a run for each fold of the validation classes; steps that not all have reached do not count.
@@ -44,6 +44,7 @@ def choose_step(tuned: Sequence[Run]) -> dict[str, Any]:
         "variant": int(variant),
         "error": float(means[entry, variant]),
         "seeds": errors[entry, variant].tolist(),
+        "seconds": round(sum(run.record.seconds for run in tuned), 2),
     }
 
 
@@ -52,13 +53,13 @@ def _tuned(
 ) -> list[Run]:
     """Runs that validate on val, one for each fold if the other classes of val are to be trained on."""
     options: dict[str, Any] = {"overwrite": overwrite, "resume": resume, "keep_settings": keep_settings}
-    if getattr(experiment.tasks, "val_share", None) is None:
+    sources: list[Any] = experiment.tasks.tuning_sources(FOLDS)
+    if len(sources) == 1:
         runs = {"tuning": Run.open(folder / "tune", experiment, **options)}
     else:
-        held_out = [experiment.tasks.holding_out(fold, FOLDS) for fold in range(FOLDS)]
-        folds = [resolve(dataclasses.replace(experiment.config, tasks=cast(Any, tasks))) for tasks in held_out]
+        folds = [resolve(dataclasses.replace(experiment.config, tasks=tasks)) for tasks in sources]
         runs = {
-            f"tuning, fold {i} of {FOLDS}": Run.open(folder / f"tune-{i}", fold, **options)
+            f"tuning, fold {i} of {len(folds)}": Run.open(folder / f"tune-{i}", fold, **options)
             for i, fold in enumerate(folds, 1)
         }
     for title, run in runs.items():

@@ -2,8 +2,9 @@
 
 import os
 import threading
+import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,10 +16,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ..config import Config, Space
 from ..errors import Diverged, InvalidSearch
-from ..files import locked
+from ..files import locked, write_atomically
 from .progress import stop_signal
 from .run import Run
 
+# File of the time that a search has taken.
+SECONDS = "seconds"
 # Runs that train at once, each in a thread. One compiles while another trains.
 MOST_THREADS = 8
 
@@ -29,7 +32,7 @@ class Trial:
 
     Args:
         number: its number in the search.
-        error: least validation error; infinite if it diverged or its configuration is invalid.
+        error: least validation error; infinite if its run diverged or its configuration is invalid.
         step: step of that error.
     """
 
@@ -52,9 +55,22 @@ class RandomSearch:
         self.folder, self.space = folder, space
         self.values: dict[int, dict[str, Any]] = {number: space.draw(seed, number) for number in range(trials)}
 
+    @property
+    def seconds(self) -> float:
+        """Time spent in `train`, over all sessions."""
+        path = self.folder / SECONDS
+        return float(path.read_text("utf-8")) if path.exists() else 0.0
+
     def train(self, console: Console) -> None:
         """Trains all trials; Ctrl-C stops after the current chunk of steps."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        before, began = self.seconds, time.monotonic()
+        try:
+            self._train(console)
+        finally:
+            write_atomically(self.folder / SECONDS, f"{before + time.monotonic() - began:.2f}".encode())
+
+    def _train(self, console: Console) -> None:
         columns = (TextColumn("searching"), BarColumn(), MofNCompleteColumn(), TextColumn("trials"))
         with (
             locked(self.folder, "searching"),
@@ -69,8 +85,12 @@ class RandomSearch:
                     bar.advance(task, len(group))
 
             futures = [pool.submit(finish, group, self._run(group)) for group in self._groups]
-            for future in futures:
-                future.result()
+            try:
+                for future in as_completed(futures):
+                    future.result()
+            except BaseException:
+                stopped.set()  # the other runs end with their chunk
+                raise
         if stopped.is_set():
             raise KeyboardInterrupt("the search was stopped; the same command continues it.")
 
@@ -82,6 +102,8 @@ class RandomSearch:
             if not run.checkpoint_file.exists():  # it diverged in its first chunk
                 continue
             record = run.record
+            if record.step < run.config.training.end and not record.stopped_early:  # it diverged later
+                continue
             for number, error, step in zip(group, record.best_error, record.best_step, strict=False):
                 found[number] = Trial(number, error if np.isfinite(error) else np.inf, step)
         return list(found.values())
@@ -108,6 +130,8 @@ class RandomSearch:
 
 def _trained(run: Run, stopped: threading.Event) -> bool:
     """Trains a run; False if it was stopped before its end."""
+    if stopped.is_set():  # before it compiles
+        return False
     try:
         for _ in run.train():
             if stopped.is_set():

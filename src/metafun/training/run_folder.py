@@ -125,7 +125,8 @@ class RunFolder:
 
     def stability(self) -> Stability:
         """Which losses have broken away so far."""
-        return watched_metrics(self.metrics(), self.experiment.config.model.loss.kind == "squared-error")
+        # Losses that cannot be negative fall over orders of magnitude.
+        return watched_metrics(self.metrics(), self.experiment.config.model.loss.kind != "gaussian")
 
     def steps_per_second(self) -> float | None:
         """Median over the chunks without validation and compilation; each step trains all seeds."""

@@ -32,7 +32,8 @@ class SessionRecord:
     Args:
         step: steps done.
         seconds: time spent in training, over all sessions.
-        best_error: least validation error of each model; empty before the first validation.
+        best_error: validation error of each model's kept parameters, which is the least, or the latest where
+            training.keep = 'last'; empty before the first validation.
         best_step: its step.
         stopped_early: whether patience ran out.
     """
@@ -182,7 +183,7 @@ class TrainingSession:
     def _restore(self, trainer: Trainer) -> SessionState:
         start = trainer.start()
         if not self.folder.checkpoint_file.exists():
-            self.folder.rewind_metrics(0)
+            self.folder.rewind_metrics(-1)
             return SessionState(start, start.parameters, SessionRecord())
         opened = Checkpoint(self.folder.checkpoint_file)
         record = read_record(self.folder, opened)

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-# A model breaks away when it loses this share of what training had gained, and at least so much in nats.
-LOST_SHARE, LOST_NATS = 1 / 3, 0.5
+# A model breaks away when it loses this share of what training had gained: at least so many nats, or log units, to
+# be more than noise, and at most so many, since the first losses may be huge.
+LOST_SHARE, LEAST_LOST, MOST_LOST = 1 / 3, 0.5, 3.0
 # The median over so many chunks counts: a single chunk may have a few very difficult tasks.
 CHUNKS = 5
 REMEDY = "A smaller training.learning_rate or training.clip=1.0 usually helps."
@@ -46,8 +47,8 @@ class Stability:
             self._steps = [None] * len(level)
         self._recent.append(level)
         level = np.median(self._recent, axis=0)
-        gained = self._first - self._least
-        for i in np.flatnonzero(level - self._least > np.maximum(LOST_SHARE * gained, LOST_NATS)):
+        lost = np.clip(LOST_SHARE * (self._first - self._least), LEAST_LOST, MOST_LOST)
+        for i in np.flatnonzero(level - self._least > lost):
             self._steps[i] = self._steps[i] or step
         self._least = np.fmin(self._least, level)
 
