@@ -92,7 +92,7 @@ def test_the_readme_and_the_results_page_show_the_same_values():
         for row in paper_rows(item, RESULTS):
             if row.lines and (item == "table2" or row.uses("sinusoid")):
                 for cell in row.cells:
-                    assert cell.value(percent) in table and cell.value(percent) in page
+                    assert cell.value(percent) in table and cell.value(percent, with_interval=True) in page
 
 
 def test_rows_without_results_are_shown_as_such(tmp_path):
