@@ -86,7 +86,7 @@ def _command(case: Case) -> str:
     return shlex.join([*words, *(word for setting in setup.settings for word in ("--set", setting))])
 
 
-def draw(cells: Sequence[FeatureCell], path: Path) -> Path:
+def draw_accuracies(cells: Sequence[FeatureCell], path: Path) -> Path:
     """Draws the accuracy of each method: a column for each table, a row for each number of classes and shots.
 
     Args:

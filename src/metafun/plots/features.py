@@ -48,8 +48,8 @@ def _draw_panel(axis: Axes, panel: Panel, highlighted: Collection[str]) -> None:
     for place, (method, (mean, std)) in enumerate(panel.scores.items()):
         colour = RED if method in highlighted else BLUE
         axis.errorbar(100 * mean, place, xerr=100 * std, fmt="o", ms=4, capsize=2, color=colour)
-        above = {"textcoords": "offset points", "xytext": (0, 5), "ha": "center", "fontsize": 7, "color": colour}
-        axis.annotate(f"{100 * mean:.1f}", (100 * mean, place), **above)
+        at, style = (100 * mean, place), {"ha": "center", "fontsize": 7, "color": colour}
+        axis.annotate(f"{100 * mean:.1f}", at, (0, 5), textcoords="offset points", **style)  # type: ignore[arg-type]
     axis.set_yticks(range(len(panel.scores)), list(panel.scores), fontsize=8)
     axis.set_ylim(len(panel.scores) - 0.5, -0.7)  # the first method is at the top
     axis.set_title(panel.title, fontsize=9)
