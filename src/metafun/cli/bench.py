@@ -15,6 +15,7 @@ from ..bench.feature_cases import Case, Setup, plan
 from ..bench.feature_results import FeatureCell, read_feature_cells
 from ..bench.features import FeatureBenchmark, draw_accuracies
 from ..config import EvaluationConfig
+from ..data.table import counted
 from ..errors import Busy, Diverged
 from ..training.devices import forget_programs
 from .console import AsJson, err, out
@@ -184,22 +185,28 @@ def _measure(benchmark: FeatureBenchmark, cases: Sequence[Case]) -> None:
 
 
 def _show_features(cells: Sequence[FeatureCell]) -> None:
-    for data, ways in dict.fromkeys((cell.data, cell.ways) for cell in cells):
-        there = [cell for cell in cells if (cell.data, cell.ways) == (data, ways)]
-        about = f"{there[0].tasks:,} test tasks, {len(there[0].seeds)} seeds"
-        shown = Table(title=escape(f"{data}: {ways}-way, {about}"))
-        columns = ("accuracy, %", "log-likelihood", "calibration error", "seconds")
-        for name in ("shots", "method", *columns):
+    """A table for each table of features and number of shots."""
+    for kind in dict.fromkeys((cell.data, cell.ways, cell.shots) for cell in cells):
+        there = [cell for cell in cells if (cell.data, cell.ways, cell.shots) == kind]
+        data, ways, shots = kind
+        about = f"{there[0].tasks:,} test tasks, {counted(min(len(cell.seeds) for cell in there), 'seeds')}"
+        shown = Table(title=escape(f"{data}, {ways}-way {shots}-shot: {about}"))
+        for name in ("method", "accuracy, %", "log-likelihood", "ece", "seconds"):
             shown.add_column(name, justify="left" if name == "method" else "right")
         for cell in there:
-            values = (_mean_std(cell, "accuracy", 100, 2), *(_mean_std(cell, m) for m in ("log_likelihood", "ece")))
-            shown.add_row(str(cell.shots), escape(cell.method), *values, f"{cell.seconds:.0f}")
+            values = (_mean_std(cell, "accuracy", 100, 2), *(_mean(cell, m) for m in ("log_likelihood", "ece")))
+            shown.add_row(escape(cell.method), *values, f"{cell.seconds:.0f}")
         out.print(shown)
 
 
-def _mean_std(cell: FeatureCell, metric: str, scale: float = 1.0, digits: int = 4) -> str:
+def _mean_std(cell: FeatureCell, metric: str, scale: float, digits: int) -> str:
     found = cell.mean_std(metric)
     if found is None:
         return "not finite"
     mean, std = (f"{scale * value:.{digits}f}" for value in found)
     return mean if len(cell.seeds) == 1 else f"{mean} ± {std}"
+
+
+def _mean(cell: FeatureCell, metric: str) -> str:
+    found = cell.mean_std(metric)
+    return "not finite" if found is None else f"{found[0]:.3f}"

@@ -54,6 +54,7 @@ def _draw_panel(axis: Axes, panel: Panel, highlighted: Collection[str]) -> None:
     axis.set_ylim(len(panel.scores) - 0.5, -0.7)  # the first method is at the top
     axis.set_title(panel.title, fontsize=9)
     axis.set_xlabel("accuracy, %", fontsize=8)
+    axis.tick_params(axis="x", labelsize=8)
     axis.margins(x=0.12)
     axis.grid(color=GREY, alpha=0.2)
     style_axis(axis)
