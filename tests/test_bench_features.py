@@ -27,6 +27,9 @@ from tools.report.records import missing_fields
 ROOT = Path(__file__).parent.parent
 SETTINGS = [setting for setting in TINY_EPISODES if setting.partition("=")[0] not in OPTIONS]
 TINY = [word for setting in SETTINGS for word in ("--set", setting)]
+# Two methods stand for all: compilation dominates.
+METHODS = ("nearest class mean", "MetaFun")
+ONLY = [word for name in METHODS for word in ("--only", name)]
 SIZES = ["--ways", 3, "--seeds", 2, "--tasks", 40]
 
 
@@ -59,11 +62,11 @@ def found_tables(data, monkeypatch):
 
 @pytest.fixture(scope="module")
 def measured(data, tmp_path_factory):
-    """All methods on one table."""
+    """Two methods on one table."""
     folder = tmp_path_factory.mktemp("measured")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("METAFUN_DATA", str(data))
-        done = bench(folder, "--data", "clusters", "--shots", 1, "--json")
+        done = bench(folder, "--data", "clusters", "--shots", 1, *ONLY, "--json")
     assert done.exit_code == 0, done.output
     return SimpleNamespace(
         folder=folder, found=json.loads(done.stdout), cells=read_feature_cells(folder / "features.jsonl")
@@ -77,14 +80,14 @@ def copy(measured, tmp_path):
     return tmp_path
 
 
-def test_every_method_is_measured_by_the_protocol(measured):
-    assert [cell["method"] for cell in measured.found] == list(contenders())
+def test_methods_are_measured_by_the_protocol(measured):
+    assert [cell["method"] for cell in measured.found] == list(METHODS)
     for cell in measured.found:
         assert set(cell["metrics"]) == {"accuracy", "log_likelihood", "ece"}
         assert all(len(values) == 2 for values in cell["metrics"].values()) and cell["seeds"] == [0, 1]
         assert cell["intervals"]["accuracy"] is not None and cell["tasks"] == 40 and cell["seconds"] > 0
-    assert len({tuple(cell["metrics"]["log_likelihood"]) for cell in measured.found}) == 5, "they are different models"
-    (nearest,) = (cell for cell in measured.cells if cell.method == "nearest class mean")
+    nearest, ours = measured.cells
+    assert nearest.metrics != ours.metrics, "they are different models"
     folder = measured.folder / "runs" / f"{nearest.job}-{nearest.fingerprint[:12]}" / "2-seeds"
     assert nearest.steps == Run(folder / "final").record.step
     trained = [Run(folder / name).record.seconds for name in ("tune", "final")]
@@ -103,9 +106,9 @@ def test_a_line_says_how_to_repeat_it(measured):
 
 def test_no_cell_is_measured_twice(copy, monkeypatch):
     monkeypatch.setattr(features, "run_protocol", lambda *_, **__: pytest.fail("it is in the results"))
-    shown = bench(copy, "--data", "clusters", "--shots", 1)
-    assert shown.exit_code == 0 and "5 of 5 cells are measured, 0 are missing" in shown.stderr
-    for text in ("clusters, 3-way 1-shot: 40 test tasks, 2 seeds", "SimpleShot", "log-likelihood", "ece"):
+    shown = bench(copy, "--data", "clusters", "--shots", 1, *ONLY)
+    assert shown.exit_code == 0 and "2 of 2 cells are measured, 0 are missing" in shown.stderr
+    for text in ("clusters, 3-way 1-shot: 40 test tasks, 2 seeds", "nearest class mean", "log-likelihood", "ece"):
         assert text in shown.stdout
     fewer = bench(copy, "--data", "clusters", "--shots", 1, "--seeds", 1, "--only", "MetaFun", "--json")
     assert [cell["seeds"] for cell in json.loads(fewer.stdout)] == [[0, 1]]
@@ -115,12 +118,12 @@ def test_other_settings_seeds_or_data_are_measured_again(measured, data, tmp_pat
     def missing(*settings, table="clusters", **changes):
         setup = Setup(**{"ways": 3, "shots": 1, "seeds": 2, "tasks": 40, "settings": (*SETTINGS, *settings)} | changes)
         benchmark = features.FeatureBenchmark(tmp_path, measured.folder / "features.jsonl", console=None)
-        return len(benchmark.missing(plan([table], [1], setup)))
+        return len(benchmark.missing(plan([table], [1], setup, METHODS)))
 
     assert missing() == 0 and missing(seeds=1) == 0
-    assert missing(seeds=3) == 5 and missing(tasks=41) == 5 and missing(ways=2) == 5
+    assert missing(seeds=3) == 2 and missing(tasks=41) == 2 and missing(ways=2) == 2
     assert missing("model.representation=4") == 1, "a setting of MetaFun alone"
-    assert missing(table="other") == 5
+    assert missing(table="other") == 2
     shutil.copytree(data / "clusters", tmp_path / "moved")
     assert missing(table=str(tmp_path / "moved")) == 0, "the same rows under another path"
 
@@ -138,7 +141,7 @@ def test_an_interrupted_training_continues(copy, monkeypatch):
     assert bench(copy, *arguments).exit_code == 0
     assert Run(run).checkpoint_file.stat().st_mtime_ns == before, "it was trained already"
     kinds = [(cell.data, cell.shots) for cell in latest_cells(read_feature_cells(copy / "features.jsonl"))]
-    assert kinds == [("clusters", 1)] * 5 + [("other", 2)]
+    assert kinds == [("clusters", 1)] * 2 + [("other", 2)]
 
 
 def test_a_cell_that_cannot_be_measured_does_not_stop_the_others(copy, monkeypatch):
@@ -180,6 +183,8 @@ def test_a_table_without_enough_test_classes_is_not_trained_on(tmp_path):
 
 def test_methods_are_data(monkeypatch):
     """Another recipe is one more entry; all are trained by the same protocol with the same sizes."""
+    planned = plan(["clusters"], [1, 2], Setup(3, 1, 1, 40, ("tasks.queries=4",)))
+    assert [case.contender.name for case in planned] == [*contenders()] * 2
     for contender in contenders().values():
         config = configure(contender, Setup(4, 3, 2, 100))
         assert (config.tasks.ways, config.tasks.shots, config.evaluation.tasks) == (4, 3, 100)
@@ -203,7 +208,7 @@ def test_results_are_rendered(measured, tmp_path):
     assert "The benchmark is not measured yet." in render_page(page, tmp_path)
     (tmp_path / "features.jsonl").touch()
     assert "The benchmark is not measured yet." in render_page(page, tmp_path)
-    for cell in measured.cells[1:]:
+    for cell in measured.cells[1:]:  # all but the nearest class mean
         add_feature_cell(tmp_path / "features.jsonl", replace(cell, device="NVIDIA H200", seconds=12.3))
     rendered = render_feature_benchmark(tmp_path)
     assert (
