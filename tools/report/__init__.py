@@ -14,6 +14,7 @@ from .estimators import (
     render_table_benchmark_by_set,
     render_table_limits,
 )
+from .feature_benchmark import render_feature_benchmark
 from .paper_tables import render_calibration, render_features, render_sinusoid
 from .regression import render_by_context, render_curves, render_gp_ceiling, render_gp_limits, render_processes
 from .values import render_values
@@ -24,6 +25,7 @@ __all__ = ["PAGES", "TABLES", "render_page"]
 TABLES = {
     "sinusoid": render_sinusoid,
     "features": render_features,
+    "feature-benchmark": render_feature_benchmark,
     "calibration": render_calibration,
     "processes": render_processes,
     "curves": render_curves,
@@ -43,6 +45,7 @@ PAGES = (
     "README.md",
     "docs/deviations.md",
     "docs/estimators.md",
+    "docs/features.md",
     "docs/uncertainty.md",
     "docs/images.md",
     "docs/tables.md",

@@ -1,17 +1,16 @@
-"""The file of results: one line for each model, data set and number of rows."""
+"""Results on small tables: one line for each model, data set and number of rows."""
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidResults
-from ..files import write_atomically
 from ..model.likelihoods import calibration_error
 from .contenders import PROBLEMS, models
 from .datasets import SETS
+from .lines import add_line, read_lines
 
 
 @dataclass(frozen=True)
@@ -63,14 +62,7 @@ class Cell:
 
 def read_cells(path: Path) -> list[Cell]:
     """The cells of a .jsonl file; none if there is no file."""
-    if not path.exists():
-        return []
-    try:
-        return [Cell(**json.loads(line)) for line in path.read_text("utf-8").splitlines()]
-    except (ValueError, TypeError) as error:
-        raise InvalidResults(
-            f"{path} has a line that is not a benchmark result: {error}; correct it, or choose another --results."
-        ) from None
+    return read_lines(path, _parse_cell)
 
 
 def add_cell(path: Path, cell: Cell) -> None:
@@ -80,8 +72,11 @@ def add_cell(path: Path, cell: Cell) -> None:
         path: the .jsonl file.
         cell: the measured cell.
     """
-    others = [other for other in read_cells(path) if other.key != cell.key]
-    write_atomically(path, "".join(json.dumps(asdict(c)) + "\n" for c in (*others, cell)).encode())
+    add_line(path, cell, _parse_cell)
+
+
+def _parse_cell(entry: dict[str, Any]) -> Cell:
+    return Cell(**entry)
 
 
 def mean_metrics(cell: Cell) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """Every setting with its default: frozen dataclasses to and from TOML. `resolve` makes an experiment of them."""
 
-from .config import Config, EvaluationConfig, TrainingConfig
+from .config import Config, EvaluationConfig, TrainingConfig, settings_hash
 from .experiment import Experiment, parse_config, resolve
-from .load import describe_preset, load_config, parse_setting, parse_toml, presets, with_changes
+from .load import describe_preset, has_setting, load_config, parse_setting, parse_toml, presets, with_changes
 from .model import MetaFunConfig
 from .space import Space, load_space, spaces

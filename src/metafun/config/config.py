@@ -1,7 +1,9 @@
 """The settings of a whole experiment: model, tasks, training and evaluation, as `config.toml` holds them."""
 
-from dataclasses import dataclass
-from typing import Literal
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import tomli_w
 
@@ -107,3 +109,14 @@ class Config:
     def to_toml(self) -> str:
         """The settings as TOML; `parse_config` is the inverse."""
         return tomli_w.dumps(to_table(self))
+
+
+def settings_hash(config: Config, search: Any = None) -> str:
+    """A hash of what is trained, independent of the seeds and of settings that were added or renamed since.
+
+    Args:
+        config: the settings.
+        search: what else the training depends on, such as a search before it; ready for JSON.
+    """
+    plain = to_table(replace(config, training=replace(config.training, seeds=(0,))), original=True)
+    return hashlib.sha256(json.dumps((plain, search)).encode()).hexdigest()[:12]

@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,23 @@ def load_config(source: str, settings: Sequence[str] = (), changes: Mapping[str,
 def with_changes(config: Config, changes: Mapping[str, Any]) -> Config:
     """The configuration with `changes` by dotted key, checked again."""
     return parse_config(_changed(to_table(config), changes.items()))
+
+
+def has_setting(config: Config, key: str) -> bool:
+    """Whether a configuration has a setting; everything inside an optional part that is not given counts as had.
+
+    Args:
+        config: the configuration.
+        key: dotted path of the setting.
+    """
+    value: Any = config
+    for part in key.split("."):
+        if value is None:
+            return True
+        if not is_dataclass(value) or part not in (field.name for field in fields(value)):
+            return False
+        value = getattr(value, part)
+    return True
 
 
 def _changed(table: Mapping[str, Any], changes: Iterable[tuple[str, Any]]) -> dict[str, Any]:

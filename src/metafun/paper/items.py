@@ -1,14 +1,12 @@
 """The paper's tables and figures as data: rows of cells, each with a configuration, a metric and a published value."""
 
-import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib import resources
 from typing import Any, Literal
 
-from ..config import Config, Experiment, load_config, parse_toml, resolve, with_changes
+from ..config import Config, Experiment, load_config, parse_toml, resolve, settings_hash, with_changes
 from ..config.space import space_text
 from ..errors import InvalidConfig, suggest
 from ..schema import flatten, parse, to_table
@@ -126,9 +124,8 @@ class Job:
     @cached_property
     def key(self) -> str:
         """A hash of what is trained, independent of the seeds."""
-        plain = to_table(replace(self.config, training=replace(self.config.training, seeds=(0,))), original=True)
         search = (space_text(self.search), self.fixed, self.trials, self.search_seed) if self.search else None
-        return hashlib.sha256(json.dumps((plain, search)).encode()).hexdigest()[:12]
+        return settings_hash(self.config, search)
 
 
 @cache

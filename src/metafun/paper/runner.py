@@ -6,14 +6,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 
 from ..config import Config, load_space, resolve, with_changes
 from ..errors import InvalidData
 from ..files import append_json, locked, present
 from ..training import protocol
-from ..training.measure import measure, origin
+from ..training.measure import finite, measure, origin
 from ..training.progress import train
 from ..training.random_search import RandomSearch
 from ..training.run import Run
@@ -101,8 +100,8 @@ class Runner:
             yield Measured(
                 **asdict(address),
                 seed=seed,
-                value=_finite(value),
-                interval=_finite(metric["interval"]),
+                value=finite(value),
+                interval=finite(metric["interval"]),
                 tasks=measured["test_tasks"],
                 job=job.key,
                 **{name: measured[name] for name in ("data", "version", "device", "date", "found", "steps", "beside")},
@@ -151,13 +150,9 @@ class Runner:
                 **origin(),
                 command=self._command(job, address),
                 seed=job.search_seed,
-                errors=tuple(_finite(trial.error) for trial in trials),
+                errors=tuple(finite(trial.error) for trial in trials),
                 steps=tuple(trial.step for trial in trials),
                 seconds=search.seconds,
                 beside=beside,
             )
             append_json(self.results / "searches.jsonl", asdict(line))
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and np.isfinite(value) else None

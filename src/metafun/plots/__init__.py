@@ -90,7 +90,7 @@ def compare(runs: Mapping[str, Run], path: Path) -> Path:
     return COMPARISONS[type(first.tasks)](models, first.tasks.training(), first.evaluation.seed, path)
 
 
-def check_suffix(path: Path) -> None:
-    """InvalidConfig unless a figure can be written to a file of this name."""
+def check_suffix(path: Path, option: str = "--out") -> None:
+    """InvalidConfig unless a figure can be written to a file of this name, which `option` gave."""
     if path.suffix not in (".png", ".svg", ".pdf"):
-        raise InvalidConfig(f"--out {path}: a figure is a .png, .svg or .pdf file.")
+        raise InvalidConfig(f"{option} {path}: a figure is a .png, .svg or .pdf file.")

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import jax
+import numpy as np
 from rich.console import Console
 
 from .. import __version__
@@ -75,6 +76,11 @@ def _break_aways(run: Run, variant: int) -> list[int | None]:
     """The step at which each seed of a variant broke away, or None."""
     seeds = len(run.config.training.seeds)
     return run.folder.stability().steps[variant * seeds : (variant + 1) * seeds] or [None] * seeds
+
+
+def finite(value: float | None) -> float | None:
+    """The value, or None if it is not finite: JSON has no other word for that."""
+    return value if value is not None and np.isfinite(value) else None
 
 
 def origin() -> dict[str, str]:
