@@ -360,3 +360,14 @@ def test_targets_that_are_not_classes_are_refused(tmp_path):
 def test_an_unknown_setting_is_refused():
     with pytest.raises(InvalidConfig, match=r"unknown key 'model\.iteration'"):
         MetaFunRegressor().meta_fit(lines(), settings={"model.iteration": 3})
+
+
+@pytest.mark.parametrize("rate", [1e-3, 0.3])
+def test_a_classifier_is_not_worse_than_the_nearest_class_mean(capsys, rate):
+    """Also where training does harm: the untrained model is a candidate."""
+    settings = {**SMALL, "training.learning_rate": rate, "training.validation_tasks": 100}
+    model = MetaFunClassifier().meta_fit(*blobs(), steps=20, settings=settings)
+    record = model.checkpoint.record
+    assert record["best_error"][0] <= record["first_error"][0] < 1
+    words = " ".join(capsys.readouterr().err.split())
+    assert f"nearest class mean {1 - record['first_error'][0]:.4f}" in words

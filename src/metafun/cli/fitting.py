@@ -76,7 +76,7 @@ def fit(
       metafun fit arrays.npz --target y            # X [rows, columns] and y [rows]
     """
     from ..estimators.files import read_training_data
-    from ..estimators.meta_fit import open_training, remove_training, run_settings
+    from ..estimators.meta_fit import held_out_result, open_training, remove_training, run_settings
 
     folder = _training_folder(model, overwrite)
     changes = run_settings(steps, seed, dict(map(parse_setting, settings or ())))
@@ -90,9 +90,7 @@ def fit(
     except KeyboardInterrupt:
         raise KeyboardInterrupt("stopped; the same command resumes from there.") from None
     open_trained(run.path).save(model, record={"columns": columns, "target": target})
-    ways = {**data.sizes, **changes}.get("tasks.ways")
-    held_out = _held_out_result(run.record.best_error[0], ways)
-    err.print(escape(f"{model}: {held_out}. Next: metafun predict --model {model} --context … --target …"))
+    err.print(escape(f"{model}: {held_out_result(run)}. Next: metafun predict --model {model} --context … --target …"))
 
 
 @app.command()
@@ -181,13 +179,6 @@ def _training_folder(model: Path, overwrite: bool) -> Path:
     if model.exists() and not overwrite:
         raise InvalidConfig(f"{model} exists already; replace it with --overwrite, or choose another --out.")
     return folder
-
-
-def _held_out_result(error: float, ways: int | None) -> str:
-    """The validation error in words; `ways` is None for regression."""
-    if ways is None:
-        return f"negative log-likelihood {error:.4f} on held-out tasks (standardised outputs)"
-    return f"accuracy {1 - error:.4f} on held-out classes ({ways}-way)"
 
 
 def _check_free(path: Path) -> None:

@@ -13,7 +13,7 @@ from rich.console import Console
 from sklearn.utils import check_X_y
 from sklearn.utils.multiclass import check_classification_targets
 
-from ..config import Config, load_config, resolve, with_changes
+from ..config import Config, has_setting, load_config, resolve, with_changes
 from ..data import Table
 from ..data.table_folder import open_table_folder, save_table
 from ..errors import InvalidData, InvalidTask
@@ -183,7 +183,24 @@ def meta_train(
         console = Console(stderr=True, soft_wrap=True, highlight=False, quiet=not progress)
         for _ in watched(run, console, "meta-training"):
             pass
+        console.print(held_out_result(run))
         return open_trained(run.path)
+
+
+def held_out_result(run: Run) -> str:
+    """The validation error in words; in classification beside that of the nearest class mean, if it was measured.
+
+    Args:
+        run: a trained run with one seed.
+    """
+    record, tasks = run.record, run.experiment.tasks
+    if tasks.problem == "regression":
+        return f"negative log-likelihood {record.best_error[0]:.4f} on held-out tasks (standardised outputs)"
+    result = f"accuracy {1 - record.best_error[0]:.4f} on held-out classes ({tasks.classes}-way)"
+    # The untrained model is a nearest class mean if it has a similarity term.
+    if record.first_error and has_setting(run.config, "model.similarity.temperature"):
+        result += f"; nearest class mean {1 - record.first_error[0]:.4f}"
+    return result
 
 
 def open_training(folder: Path, table: Table, config: Config) -> Run:

@@ -36,6 +36,7 @@ class SessionRecord:
             training.keep = 'last'; empty before the first validation.
         best_step: its step.
         stopped_early: whether patience ran out.
+        first_error: validation error of each untrained model, where training.validate_first is set.
     """
 
     step: int = 0
@@ -43,6 +44,7 @@ class SessionRecord:
     best_error: tuple[float, ...] = ()
     best_step: tuple[int, ...] = ()
     stopped_early: bool = False
+    first_error: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, opened: Checkpoint) -> "SessionRecord":
@@ -136,7 +138,7 @@ class TrainingSession:
         best, record = self._compare(0, now.best, now.best, now.record, errors)
         unknown = [None] * len(errors)
         self.folder.append_metrics({"step": 0, "seconds": 0.0, "loss": unknown, "validation": _as_json(errors)})
-        return SessionState(now.state, best, record)
+        return SessionState(now.state, best, replace(record, first_error=tuple(errors)))
 
     def _advance(
         self,
