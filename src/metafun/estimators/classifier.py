@@ -27,8 +27,8 @@ class MetaFunClassifier(ClassifierMixin, FewShotEstimator):
     def meta_fit(self, X: ArrayLike, y: ArrayLike, **options: Unpack[MetaFitOptions]) -> Self:
         """Trains a model to distinguish classes that it has not seen; it becomes this estimator's `checkpoint`.
 
-        Some of the classes are held out, and validation on them decides when to stop. Training starts as a nearest class
-        mean of centred features, whose accuracy is reported too, and keeps it if nothing better is found.
+        Some of the classes are held out, and validation on them decides when to stop. Training starts as a nearest
+        class mean of centred features, whose accuracy is reported too, and keeps it if nothing better is found.
 
         Args:
             X: inputs, [n, dx].
