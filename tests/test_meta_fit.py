@@ -371,3 +371,9 @@ def test_a_classifier_is_not_worse_than_the_nearest_class_mean(capsys, rate):
     assert record["best_error"][0] <= record["first_error"][0] < 1
     words = " ".join(capsys.readouterr().err.split())
     assert f"nearest class mean {1 - record['first_error'][0]:.4f}" in words
+
+
+def test_meta_fit_without_validation(capsys):
+    settings = {**SMALL, "training.validate_every": 0, "training.patience": None}
+    MetaFunClassifier().meta_fit(*blobs(), steps=20, settings=settings)
+    assert "not validated, since training.validate_every = 0" in capsys.readouterr().err

@@ -64,6 +64,10 @@ def locked(folder: Path, doing: str = "training", *, wait: bool = False) -> Iter
         lock.release()
 
 
+# Folder of the lock files by which processes that share work count each other.
+PROCESSES = "processes"
+
+
 @contextlib.contextmanager
 def present(folder: Path) -> Iterator[Callable[[], int]]:
     """Yields a function that counts the other processes of this machine inside this block with the same folder.
@@ -72,12 +76,11 @@ def present(folder: Path) -> Iterator[Callable[[], int]]:
         folder: gets one lock file for each process; those of dead processes are removed.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    own = filelock.FileLock(folder / f"{platform.node()}-{uuid.uuid4().hex}.process", timeout=-1)
+    machine = platform.node()
+    own = filelock.FileLock(folder / f"{machine}-{uuid.uuid4().hex}.process", timeout=-1)
 
     def others() -> int:
-        return sum(
-            _is_held(path) for path in folder.glob(f"{platform.node()}-*.process") if path != Path(own.lock_file)
-        )
+        return sum(_is_held(path) for path in folder.glob(f"{machine}-*.process") if path != Path(own.lock_file))
 
     with own:
         yield others

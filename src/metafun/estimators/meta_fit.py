@@ -194,6 +194,8 @@ def held_out_result(run: Run) -> str:
         run: a trained run with one seed.
     """
     record, tasks = run.record, run.experiment.tasks
+    if not record.best_error:
+        return "not validated, since training.validate_every = 0"
     if tasks.problem == "regression":
         return f"negative log-likelihood {record.best_error[0]:.4f} on held-out tasks (standardised outputs)"
     result = f"accuracy {1 - record.best_error[0]:.4f} on held-out classes ({tasks.classes}-way)"

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from ..config import Config, load_space, resolve, with_changes
 from ..errors import InvalidData
-from ..files import append_json, locked, present
+from ..files import PROCESSES, append_json, locked, present
 from ..training import protocol
 from ..training.measure import finite, measure, origin
 from ..training.progress import train
@@ -19,8 +19,6 @@ from ..training.run import Run
 from .items import Address, Job, load_item
 from .results import Measured, Results, Searched
 
-# Folder of the lock files by which processes that share the work count each other.
-PROCESSES = "processes"
 # Training steps of a trial, at most: those of the authors' search.
 TRIAL_STEPS = 1000
 

@@ -64,16 +64,16 @@ class RandomSearch:
     def train(self, console: Console) -> None:
         """Trains all trials; Ctrl-C stops after the current chunk of steps."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        before, began = self.seconds, time.monotonic()
-        try:
-            self._train(console)
-        finally:
-            write_atomically(self.folder / SECONDS, f"{before + time.monotonic() - began:.2f}".encode())
+        with locked(self.folder, "searching"):
+            before, began = self.seconds, time.monotonic()
+            try:
+                self._train(console)
+            finally:
+                write_atomically(self.folder / SECONDS, f"{before + time.monotonic() - began:.2f}".encode())
 
     def _train(self, console: Console) -> None:
         columns = (TextColumn("searching"), BarColumn(), MofNCompleteColumn(), TextColumn("trials"))
         with (
-            locked(self.folder, "searching"),
             stop_signal(console) as stopped,
             Progress(*columns, TimeElapsedColumn(), console=console, disable=not console.is_terminal) as bar,
             ThreadPoolExecutor(min(MOST_THREADS, max(1, (os.cpu_count() or 1) // 2))) as pool,
