@@ -355,3 +355,10 @@ def test_a_run_of_no_steps_is_an_untrained_model(tmp_path):
     run = new_run(tmp_path / "run", "training.stop=0", "training.validate_every=0", "training.keep=best")
     assert list(run.train()) == []
     assert run.record.step == 0 and Run(run.path).model() is not None
+
+
+def test_a_run_killed_before_its_first_checkpoint_is_validated_first_once(tmp_path):
+    run = new_run(tmp_path / "run", "training.steps=20", "training.keep=best", "training.validate_first=true")
+    run.folder.append_metrics({"step": 0, "seconds": 0.0, "loss": [None], "validation": [1.0]})
+    list(run.train())
+    assert [entry["step"] for entry in run.metrics() if "validation" in entry] == [0, 20]
