@@ -1,9 +1,11 @@
 # `make demo` and `make test` are all a newcomer needs; both create the virtual environment first.
 PYTHON ?= python3
 VENV ?= .venv
+SOAK_MINUTES ?= 10
+SOAK_SEED ?= 0
 BIN = $(VENV)/bin
 
-.PHONY: demo test lint pages clean
+.PHONY: demo test lint soak pages clean
 
 demo: $(VENV)/installed
 	$(BIN)/metafun demo --out demo --overwrite
@@ -15,6 +17,10 @@ lint: $(VENV)/installed-test
 	$(BIN)/ruff check src tests scripts tools
 	$(BIN)/ruff format --check src tests scripts tools
 	$(BIN)/mypy
+
+# Hostile files and kills for SOAK_MINUTES; a failure leaves its smallest file in .cache/soak/failures.
+soak: $(VENV)/installed-test
+	$(BIN)/python -m tools.soak --minutes $(SOAK_MINUTES) --seed $(SOAK_SEED)
 
 # The tables of README.md and docs/, rendered from results/.
 pages: $(VENV)/installed

@@ -154,9 +154,13 @@ def test_all_activations_can_be_chosen():
     assert set(get_args(Activation)) == set(ACTIVATIONS)
 
 
-def test_a_configuration_of_any_size_is_checked_without_memory():
+def test_a_configuration_of_any_size_is_checked_without_memory(monkeypatch):
     """Shapes are inferred, not allocated: a hostile file cannot take the machine down at loading."""
-    load_config("sinusoid", ["model.update.width=1000000", "model.update.layers=50"])
+    settings = ["model.update.width=65536", "model.update.layers=50"]
+    with pytest.raises(InvalidConfig, match=r"model\.update\.width = 65,536 gives 2.*e\+11 parameters in a model"):
+        load_config("sinusoid", settings)
+    monkeypatch.setenv("METAFUN_LIMIT_FACTOR", "1e6")
+    load_config("sinusoid", settings)
 
 
 PAPER_CLASSIFIERS = [f"{d}-{p}-{k}shot" for d in ("mini", "tiered") for p in ("dfp", "kfp") for k in (1, 5)]
@@ -204,7 +208,7 @@ def test_multiview_differs_in_the_data_alone(preset):
         ("tasks.train_on=[]", "tasks.train_on = []; it must name splits, none of them twice"),
         ('tasks.train_on=["trian"]', "tasks.train_on[0] = 'trian' is not known; did you mean 'train'?"),
         ('tasks.train_on=["test"]', "tasks.train_on[0] = 'test' is not known"),
-        ("training.stop=5000", "training.stop = 5000 exceeds training.steps = 4000."),
+        ("training.stop=5000", "training.stop = 5000 exceeds training.steps = 2000."),
     ],
 )
 def test_a_bad_setting_of_a_classifier_is_refused(setting, message):

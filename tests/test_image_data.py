@@ -770,3 +770,27 @@ def test_the_real_drawings_as_arrays(place, archives, members):
     drawn = {name: image for name, image in zip(members[STEM], noise, strict=True) if name.startswith(STEM)}
     ours = read_omniglot(place(archives | {STEM: zipped(drawn)}))
     assert set(np.unique(ours.features)) == set(np.unique(pictures))
+
+
+def test_one_extreme_image_does_not_end_an_import(tmp_path):
+    """A few bytes that decode to one row of 67 million pixels."""
+    for name in "abc":
+        (tmp_path / name).mkdir()
+        Image.new("L", (4, 4)).save(tmp_path / name / "good.png")
+    for size in ((1, 2**26), (2**26, 1), (1, 2**16), (2**16, 1)):
+        path = tmp_path / "a" / f"{size[0]}x{size[1]}.png"
+        path.write_bytes(blank_png(*size))
+    table, problems = read_images(tmp_path, "images")
+    assert len(table.features) == 5 and len(problems) == 2
+    assert all("pixels; a side has at most 65,536" in problem for problem in problems)
+
+
+def blank_png(width: int, height: int) -> bytes:
+    """A white image of one bit per pixel."""
+    rows = zlib.compressobj(9)
+    line = b"\0" + b"\xff" * -(-width // 8)
+    block = line * min(height, 2**20)
+    data = b"".join(rows.compress(block) for _ in range(height // min(height, 2**20))) + rows.flush()
+    chunks = ((b"IHDR", struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)), (b"IDAT", data), (b"IEND", b""))
+    parts = (struct.pack(">I", len(d)) + k + d + struct.pack(">I", zlib.crc32(k + d)) for k, d in chunks)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)

@@ -3,6 +3,7 @@
 import os
 import pickle
 import subprocess
+import sys
 import time
 import tracemalloc
 
@@ -162,3 +163,46 @@ def test_nesting_does_not_explode(tmp_path):
 def test_a_missing_file_is_not_called_hostile(tmp_path):
     with pytest.raises(FileNotFoundError):
         read_pickle(tmp_path / "nothing.pkl")
+
+
+# Under a limit on memory, because the interpreter once crashed, hung or took gigabytes.
+READ = """
+import resource, sys
+from pathlib import Path
+from metafun.data.pickles import read_pickle
+resource.setrlimit(resource.RLIMIT_AS, (2 * 2**30, 2 * 2**30))
+from metafun.errors import InvalidData
+try:
+    read_pickle(Path(sys.argv[1]))
+except InvalidData as error:
+    print(error)
+"""
+MODULUS = sys.hash_info.modulus
+
+
+def colliding(step) -> bytes:
+    """A dictionary whose keys have few hashes; Python would take minutes to build it."""
+    items = (pickle.dumps(i * step, 2)[2:-1] for i in range(1, 100_000))
+    return b"\x80\x02}(" + b"".join(item + b"K\x00" for item in items) + b"u."
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\x80\x02}N" + b"\x85" * 150_000 + b"Ns.", "more than 100 deep"),
+        (b"\x80\x02}N" + b"N\x86" * 150_000 + b"Ns.", "more than 100 deep"),
+        (b"\x80\x02}N" + b"q\x00h\x00\x85" * 150_000 + b"Ns.", "more than 100 deep"),
+        (b"\x80\x02" + b"]" * 50_000 + b"a" * 49_999 + b".", "more than 100 deep"),
+        (colliding(MODULUS), "10,000 keys that are not text"),
+        (colliding(float(2**61)), "10,000 keys that are not text"),
+        (b"\x80\x02(" + b"}" * 2_000_000 + b"t.", "more containers than a file of its size"),
+        (pickle.dumps({1, 2, 3}, 4), "it holds a set"),
+        (b"\x80\x02\x85.", "an empty stack"),
+        (b"\x80\x02t.", "has not opened"),
+    ],
+    ids=["tuples", "pairs", "memo", "lists", "integers", "floats", "dictionaries", "set", "underflow", "mark"],
+)
+def test_small_pickles_cannot_exhaust_the_machine(tmp_path, content, message):
+    path = write(tmp_path / "hostile.pkl", content)
+    done = subprocess.run([sys.executable, "-c", READ, path], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and message in done.stdout, (done.returncode, done.stdout, done.stderr[-500:])

@@ -36,6 +36,10 @@ class InvalidSearch(MetaFunError):
     """A study that cannot be reached, or is another one."""
 
 
+class NotEnoughMemory(MetaFunError):
+    """A computation that needs more memory than there is."""
+
+
 class InvalidResults(MetaFunError):
     """Measurements that cannot be read, or pages that do not show them."""
 

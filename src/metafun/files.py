@@ -1,6 +1,7 @@
 """Atomic writes, and locks on folders, on Linux, macOS and Windows."""
 
 import contextlib
+import errno
 import json
 import os
 import platform
@@ -11,25 +12,62 @@ from typing import Any
 
 import filelock
 
-from .errors import Busy
+from .errors import Busy, InvalidRun
 
 # The lock file that `locked` leaves in a folder.
 LOCK = ".lock"
+# The end of the names of files that are not complete.
+TEMPORARY = ".tmp"
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Writes `content` to a temporary file and renames it: a reader sees the old content or the new, never a part."""
-    temporary = path.with_name(path.name + ".tmp")
+    """Writes `content` to a temporary file and renames it: a reader sees the old content or the new, never a part.
+
+    A link at `path` is replaced, not followed.
+    """
+    # A random name, and "x": in a folder from a stranger, a link under a name that can be guessed would be followed.
+    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}{TEMPORARY}")
     try:
-        with open(temporary, "wb") as file:
+        with open(temporary, "xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except OSError:
+    except OSError as error:
         temporary.unlink(missing_ok=True)
+        error.filename, error.filename2 = str(path), None  # a full disk names no file
         raise
     _sync_folder(path.parent)
+
+
+def read_text(path: Path, most: int = 2**22, errors: str = "strict") -> str:
+    """The text in a file that may be from a stranger; OSError if it is a pipe or device, or too large.
+
+    Args:
+        path: the file, in UTF-8.
+        most: bytes above which it is refused.
+        errors: what happens to bytes that are not UTF-8, as for `open`.
+    """
+    if path.exists() and not path.is_file():  # reading a pipe would block, and /dev/zero never ends
+        raise OSError(errno.EINVAL, "it is not a file", str(path))
+    if (size := path.stat().st_size) > most:
+        raise OSError(errno.EFBIG, f"it has {size:,} bytes; at most {most:,} are read", str(path))
+    return path.read_text("utf-8", errors=errors)
+
+
+def append_line(path: Path, line: str) -> None:
+    """Appends a line to a file of a folder that may be from a stranger: a link is not followed."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+    if path.is_symlink():  # Windows has no O_NOFOLLOW
+        raise InvalidRun(f"{path} is a link to another file; remove it.")
+    with open(path, "a", encoding="utf-8", opener=lambda name, _: os.open(name, flags, 0o666)) as file:
+        file.write(line + "\n")
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Removes what killed writers left in `folder`, which the caller has locked."""
+    for path in folder.glob(f"*{TEMPORARY}"):
+        path.unlink(missing_ok=True)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -86,8 +86,26 @@ def flatten(table: Mapping[str, Any], where: str = "") -> dict[str, Any]:
     return flat
 
 
+# No setting is deeper; tables are read by recursion.
+MOST_DEPTH = 20
+
+
+def check_depth(table: Any) -> None:
+    """InvalidConfig if tables and lists are nested more deeply than any setting is."""
+    level = [table]
+    for _ in range(MOST_DEPTH):
+        level = [
+            v for t in level for v in (t.values() if isinstance(t, Mapping) else t) if isinstance(v, Mapping | list)
+        ]
+        if not level:
+            return
+    raise InvalidConfig(f"tables are nested more than {MOST_DEPTH} deep; no setting is.")
+
+
 def nested(key: str, value: Any) -> dict[str, Any]:
-    """`("a.b", 1)` as `{"a": {"b": 1}}`."""
+    """`("a.b", 1)` as `{"a": {"b": 1}}`; InvalidConfig if no setting can be so deep."""
+    if key.count(".") > MOST_DEPTH:
+        raise InvalidConfig(f"'{key[:60]}…' has {key.count('.') + 1:,} parts; no setting has more than {MOST_DEPTH}.")
     for part in reversed(key.strip().split(".")):
         value = {part: value}
     return value
@@ -157,7 +175,9 @@ def _value(hint: Any, value: Any, path: str) -> Any:
     if origin is Annotated:
         checked, bounds = _value(arguments[0], value, path), arguments[1]
         if not bounds.least <= checked <= bounds.most:
-            raise InvalidConfig(f"{path} = {value}, but it must be between {bounds.least:g} and {bounds.most:g}.")
+            raise InvalidConfig(
+                f"{path} = {value}, but it must be between {_shown(bounds.least)} and {_shown(bounds.most)}."
+            )
         return checked
     if value == UNSET and hint is not str and origin is not Literal and type(None) not in arguments:
         raise InvalidConfig(f"{path} = {UNSET!r} unsets a setting, but this one is not optional; give it a value.")
@@ -187,6 +207,10 @@ def _value(hint: Any, value: Any, path: str) -> Any:
     if type(value) is not hint:
         raise InvalidConfig(f"{path} = {value!r}, but it must be of type {hint.__name__}.")
     return value
+
+
+def _shown(bound: int | float) -> str:
+    return f"{bound:,}" if isinstance(bound, int) else f"{bound:g}"
 
 
 def _variant(variants: list[Any], value: Any, path: str) -> Any:

@@ -1,21 +1,25 @@
 """Where commands print, and how they fail."""
 
 import json
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
-import jax
 import typer
 from rich.console import Console
 from rich.markup import escape
 from typer.core import TyperGroup
 
 from .. import __version__
+from ..data.table import printable
 from ..errors import MetaFunError
 from ..files import write_atomically
+from ..training.memory import enough_memory
 
 out = Console(soft_wrap=True, markup=False, highlight=False)
 err = Console(stderr=True, soft_wrap=True, highlight=False)
+
+MOST_SHOWN = 2000
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
@@ -24,23 +28,28 @@ class Commands(TyperGroup):
     """A user error ends in one line and exit code 2, without a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
+        remedy = "use a smaller model or training.batch, or fewer seeds; in a search, a smaller --batch and --forget"
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings(), enough_memory(remedy):
+                warnings.showwarning = _show_warning
+                return super().invoke(ctx)
         except (MetaFunError, OSError) as error:
-            self._fail(f"[bold red]error:[/] {escape(str(error))}", 2)
-        except jax.errors.JaxRuntimeError as error:
-            if "RESOURCE_EXHAUSTED" not in str(error):
-                raise
-            remedy = (
-                "use a smaller model or training.batch, or fewer seeds; in a search, a smaller --batch and --forget."
-            )
-            self._fail(f"[bold red]error:[/] not enough memory; {remedy}", 2)
+            self._fail(f"[bold red]error:[/] {escape(shown(str(error)))}", 2)
         except KeyboardInterrupt as interrupt:
             self._fail(escape(str(interrupt) or "interrupted."), 130)
 
     def _fail(self, message: str, code: int) -> None:
         err.print(message)
         raise typer.Exit(code) from None
+
+
+def shown(text: str) -> str:
+    """Text that may come from a file: in one line, without control characters, and not longer than a screen."""
+    return printable(text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…")
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    err.print(escape(shown(f"warning: {message}")))
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:

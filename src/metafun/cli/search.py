@@ -157,7 +157,8 @@ def _start(worker: int, folder: Path) -> subprocess.Popen:
     """The same command in another process, as another worker."""
     arguments = [a for a in sys.argv[1:] if a not in ("--resume", "--forget", "--json")]
     arguments += ["--worker", str(worker), "--resume", "--out", str(folder)]
-    return subprocess.Popen([sys.executable, "-m", "metafun.cli", *arguments], stdout=subprocess.DEVNULL)
+    # -P: with -m alone, Python would import modules from the current folder, which may hold a stranger's files.
+    return subprocess.Popen([sys.executable, "-P", "-m", "metafun.cli", *arguments], stdout=subprocess.DEVNULL)
 
 
 def _report(study: "optuna.Study", space: Space, options: SearchOptions) -> None:

@@ -11,7 +11,7 @@ from ..baselines import LEO, MAML, LogisticRegression, Matching, Prototypes
 from ..baselines.leo import LatentDecoder
 from ..model.nn import MLP
 from ..model.regularisers import regularisers
-from ..values import Activation, Count, Depth, NonNegative, Part, Positive, Size
+from ..values import Activation, Depth, DepthOrZero, LoopCount, NonNegative, Part, Positive, Width
 from .losses import CrossEntropyConfig, GaussianConfig, SquaredErrorConfig
 
 
@@ -32,8 +32,8 @@ class MAMLConfig:
     """
 
     kind: Literal["maml"] = "maml"
-    width: Count = 40
-    layers: Size = 2
+    width: Width = 40
+    layers: DepthOrZero = 2
     activation: Activation = "relu"
     steps: Depth = 1
     test_steps: Depth = 10
@@ -80,8 +80,8 @@ class MetricConfig(ClassifierConfig):
         loss: the loss of a prediction.
     """
 
-    width: Count = 640
-    layers: Size = 2
+    width: Width = 640
+    layers: DepthOrZero = 2
     activation: Activation = "relu"
     cosine: bool = False
     temperature: Positive = 1.0
@@ -132,7 +132,7 @@ class LogisticConfig(ClassifierConfig):
 
     kind: Literal["logistic"] = "logistic"
     c: Positive = 1.0
-    steps: Count = 100
+    steps: LoopCount = 100
     loss: CrossEntropyConfig = CrossEntropyConfig()
 
     def build(self, dx: int, dy: int, key: PRNGKeyArray) -> LogisticRegression:
@@ -158,7 +158,7 @@ class LEOConfig(ClassifierConfig):
     """
 
     kind: Literal["leo"] = "leo"
-    latent: Count = 64
+    latent: Width = 64
     latent_steps: Depth = 5
     weight_steps: Depth = 5
     latent_rate: Positive = 1.0

@@ -9,7 +9,7 @@ import tomli_w
 
 from ..schema import to_table
 from ..tasks import CollectedTasks, CurveTasks, EpisodeTasks, SinusoidTasks, TableTasks
-from ..values import Count, NonNegative, Part, Seed, Size
+from ..values import Count, NonNegative, Part, PointCount, Seed, Size
 from .baselines import LEOConfig, LogisticConfig, MAMLConfig, MatchingConfig, PrototypesConfig
 from .embedding import ColumnsConfig, ConvNetConfig, LinearConfig
 from .model import MetaFunConfig
@@ -42,7 +42,7 @@ class TrainingConfig:
 
     steps: Count = 40_000
     stop: Size | None = None
-    batch: Count = 64
+    batch: PointCount = 64
     seeds: tuple[Seed, ...] = (0,)
     learning_rate: NonNegative = 1e-3
     schedule: Literal["constant", "cosine"] = "cosine"
@@ -53,7 +53,7 @@ class TrainingConfig:
     average: Part = 0.0
     chunk: Count = 200
     validate_every: Size = 2000
-    validation_tasks: Count = 1000
+    validation_tasks: PointCount = 1000
     validate_first: bool = False
     patience: Count | None = None
     keep: Literal["best", "last"] = "best"

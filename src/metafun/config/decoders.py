@@ -10,7 +10,7 @@ from ..errors import InvalidConfig
 from ..model.decoders import Concatenated, Conditioned, Decoder, Identity, Logits, PredictorWeights, SoftmaxWeights
 from ..model.nn import MLP, with_random_biases
 from ..schema import Between
-from ..values import Count, Part, Share
+from ..values import Part, Share, Width
 from .parts import MLPConfig, PartConfig, Sizes
 
 
@@ -105,7 +105,7 @@ class SoftmaxWeightsConfig(DecoderConfig):
     kind: Literal["softmax-weights"] = "softmax-weights"
     dropout: Part = 0.0
     bias: bool = False
-    width: Count = 128
+    width: Width = 128
     layers: Annotated[int, Between(0, 100)] = 0
 
     added = {"width": 128, "layers": 0}  # noqa: RUF012

@@ -12,7 +12,10 @@ from ..embeddings.convolutional import ConvNet
 from ..embeddings.linear import LinearMap
 from ..errors import InvalidConfig
 from ..model.nn import MLP
-from ..values import Count, Depth
+from ..values import Depth, Width
+
+# Of a block.
+MOST_CHANNELS = 2**16
 
 
 @dataclass(frozen=True)
@@ -29,9 +32,9 @@ class ConvNetConfig:
 
     kind: Literal["convnet"] = "convnet"
     blocks: Depth = 4
-    channels: Count = 64
-    growth: Count = 1
-    groups: Count = 8
+    channels: Width = 64
+    growth: Width = 1
+    groups: Width = 8
     precision: Literal["float32", "bfloat16"] = "float32"
 
     def build(self, sizes: tuple[int, int], image: tuple[int, int] | None, key: PRNGKeyArray) -> ConvNet:
@@ -49,6 +52,11 @@ class ConvNetConfig:
                 f"embedding.channels = {self.channels} cannot be divided into embedding.groups = {self.groups}."
             )
         widths = [self.channels * self.growth**block for block in range(self.blocks)]
+        if widths[-1] > MOST_CHANNELS:
+            raise InvalidConfig(
+                f"embedding.growth = {self.growth} gives {float(min(widths[-1], 10**300)):.3g} channels in the last "
+                f"block, more than {MOST_CHANNELS:,}; choose a smaller one."
+            )
         return ConvNet(image, [sizes[0] // math.prod(image), *widths], self.groups, self.precision, key=key)
 
 
@@ -65,11 +73,11 @@ class ColumnsConfig:
     """
 
     kind: Literal["columns"] = "columns"
-    cells: Count = 32
-    about: Count = 32
-    entries: Count = 16
-    size: Count = 128
-    outputs: Count = 4
+    cells: Width = 32
+    about: Width = 32
+    entries: Width = 16
+    size: Width = 128
+    outputs: Width = 4
 
     def build(self, sizes: tuple[int, int], image: tuple[int, int] | None, key: PRNGKeyArray) -> ColumnEmbedding:
         """An embedding with random weights.

@@ -3,11 +3,12 @@
 import dataclasses
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, lru_cache, partial, reduce
 from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from ..embeddings import Embedded
@@ -16,6 +17,7 @@ from ..model import Learner
 from ..schema import current_name, flatten, merge, nested, parse, to_table
 from ..tasks import TaskDistribution, TaskSource
 from .config import Config, EvaluationConfig, TrainingConfig
+from .limits import check_parameters, check_settings
 
 
 @dataclass(frozen=True)
@@ -57,16 +59,32 @@ class Experiment:
 
     def build_model(self, key: PRNGKeyArray) -> Learner:
         """A fresh model with random weights."""
-        (dx, dy), embedding = self.tasks.sizes, self.config.embedding
-        if embedding is None:
-            return self.config.model.build(dx, dy, key)
-        key_embedding, key_model = jax.random.split(key)
-        embed = embedding.build((dx, dy), self.tasks.image, key_embedding)
-        return Embedded(embed, self.config.model.build(embed.size, dy, key_model))
+        return _build(self.config.model, self.config.embedding, self.tasks.sizes, self.tasks.image, key)
 
     def blank_model(self) -> Learner:
         """The structure of the model, with shapes in place of arrays."""
-        return eqx.filter_eval_shape(self.build_model, jax.random.key(0))
+        config, tasks = self.config, self.tasks
+        return _blank(config.model, config.embedding, tasks.sizes, tasks.image, jnp.result_type(float))
+
+
+def _build(
+    model: Any, embedding: Any, sizes: tuple[int, int], image: tuple[int, int] | None, key: PRNGKeyArray
+) -> Learner:
+    dx, dy = sizes
+    if embedding is None:
+        return model.build(dx, dy, key)
+    key_embedding, key_model = jax.random.split(key)
+    embed = embedding.build(sizes, image, key_embedding)
+    return Embedded(embed, model.build(embed.size, dy, key_model))
+
+
+# A search parses hundreds of configurations of a few shapes, and tracing one takes about 0.1 s. `dtype`, that of new
+# parameters, is part of the key.
+@lru_cache(maxsize=256)
+def _blank(
+    model: Any, embedding: Any, sizes: tuple[int, int], image: tuple[int, int] | None, dtype: jnp.dtype
+) -> Learner:
+    return eqx.filter_eval_shape(partial(_build, model, embedding, sizes, image), jax.random.key(0))
 
 
 def resolve(config: Config | Experiment) -> Experiment:
@@ -84,8 +102,9 @@ def parse_config(table: Mapping[str, Any]) -> Config:
         config = dataclasses.replace(config, vary={current_name(Config, key): v for key, v in config.vary.items()})
     _check_training(config.training)
     config.tasks.check(validates=config.training.validate_every > 0)
+    check_settings(config)
     _check_vary(config)
-    _check_model(config)
+    check_parameters(config, _check_model(config))
     return config
 
 
@@ -132,10 +151,21 @@ def _check_model(config: Config) -> Learner:
             f"'{config.model.loss.kind}' is for {config.model.problem}; change one of them."
         )
     _check_classes(config)
+    _check_folds(config)
     # Before the data are read, any width that is divisible by the number of heads will do.
     heads = flatten(to_table(config.model)).get("pooling.heads", 1)
     tasks: Any = config.tasks.with_assumed_inputs(heads)
     return Experiment(dataclasses.replace(config, tasks=tasks)).blank_model()
+
+
+def _check_folds(config: Config) -> None:
+    """Each fold of the tasks is left out by one member of the model."""
+    folds, members = (flatten(to_table(config)).get(name, 0) for name in ("tasks.folds", "model.population.members"))
+    if folds and folds != members:
+        raise InvalidConfig(
+            f"tasks.folds = {folds}, but model.population.members = {members}; set both to the same number, or "
+            "tasks.folds to 0."
+        )
 
 
 def _check_classes(config: Config) -> None:

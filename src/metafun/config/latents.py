@@ -11,7 +11,7 @@ from jaxtyping import PRNGKeyArray
 from ..model.learner import Learner
 from ..model.metafun import MetaFun
 from ..model.stochastic import ClasswiseLatent, GlobalLatent, Latent, StochasticMetaFun
-from ..values import Count, Depth
+from ..values import Depth, LoopCount, Width
 from .parts import PartConfig, Sizes
 
 # MetaFun with a decoder for representations of the given sizes.
@@ -42,10 +42,10 @@ class GlobalLatentConfig(PartConfig):
     """
 
     kind: Literal["global"] = "global"
-    size: Count = 64
-    width: Count = 128
+    size: Width = 64
+    width: Width = 128
     layers: Depth = 3
-    samples: Count = 50
+    samples: LoopCount = 50
 
     def build(self, metafun: BuildMetaFun, sizes: Sizes, key: PRNGKeyArray) -> Learner:
         key_metafun, key_latent = jax.random.split(key)

@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidConfig, suggest
-from ..schema import current_names, merge, nested, to_table
+from ..files import read_text
+from ..schema import check_depth, current_names, merge, nested, to_table
 from .config import Config
 from .experiment import parse_config
+
+# Files that build on one another.
+MOST_BASES = 20
 
 
 def presets() -> list[str]:
@@ -62,21 +66,25 @@ def _changed(table: Mapping[str, Any], changes: Iterable[tuple[str, Any]]) -> di
 def parse_toml(text: str, name: str) -> dict[str, Any]:
     """TOML as a table; `name` is the source in the error message."""
     try:
-        return tomllib.loads(text)
+        table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise InvalidConfig(f"{name} is not valid TOML: {error}.") from None
+    check_depth(table)
+    return table
 
 
 def _table(source: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
     """A preset or file as a table, merged over its `base` (a preset or file), or over the defaults."""
     if source in above:
         raise InvalidConfig(f"'{source}' builds on itself: {' → '.join((*above, source))}.")
+    if len(above) > MOST_BASES:
+        raise InvalidConfig(f"'{above[0]}' builds on a chain of more than {MOST_BASES} files; join some of them.")
     if source in presets():
         table = parse_toml((_preset_folder() / f"{source}.toml").read_text("utf-8"), source)
     elif source.endswith(".toml"):
         path = Path(source)
         try:
-            table = parse_toml(path.read_text("utf-8"), source)
+            table = parse_toml(read_text(path), source)
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidConfig(f"cannot read {source}: {error}.") from None
     else:

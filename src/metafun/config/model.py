@@ -12,7 +12,7 @@ from ..model.learner import Learner
 from ..model.metafun import MetaFun
 from ..model.regularisers import regularisers
 from ..schema import Between
-from ..values import Activation, Count, NonNegative, Real
+from ..values import Activation, NonNegative, Real, Width
 from .decoders import (
     ConcatenatedConfig,
     ConditionedConfig,
@@ -37,6 +37,7 @@ from .parts import (
     SquaredExponentialConfig,
     ZeroConfig,
 )
+from .populations import NoPopulationConfig, PopulationConfig
 from .similarities import ClassMeanConfig, NoSimilarityConfig
 
 
@@ -61,11 +62,12 @@ class MetaFunConfig:
         decoder: the map from r(x) to a prediction.
         latent: a random variable beside r, to draw functions.
         similarity: logits that the decoder's add to, in classification.
+        population: the prediction that MetaFun corrects, in regression.
     """
 
     kind: Literal["metafun"] = "metafun"
     iterations: Annotated[int, Between(0, 100)] = 5
-    representation: Count = 128
+    representation: Width = 128
     step_size: Real = 0.1
     activation: Activation = "relu"
     per_iteration: bool = False
@@ -88,7 +90,9 @@ class MetaFunConfig:
     latent: NoLatentConfig | GlobalLatentConfig = NoLatentConfig()
     similarity: NoSimilarityConfig | ClassMeanConfig = NoSimilarityConfig()
 
-    added = {"similarity": NoSimilarityConfig()}  # noqa: RUF012
+    population: NoPopulationConfig | PopulationConfig = NoPopulationConfig()
+
+    added = {"similarity": NoSimilarityConfig(), "population": NoPopulationConfig()}  # noqa: RUF012
 
     @property
     def problem(self) -> str:
@@ -108,6 +112,9 @@ class MetaFunConfig:
         if self.orthogonality and not self.decoder.orthogonalisable:
             raise InvalidConfig("model.orthogonality is a penalty on the decoder 'softmax-weights'; set it to 0.")
         sizes = Sizes(dx, dy, self.representation, self.activation)
+        if isinstance(self.population, PopulationConfig):
+            self._check_population()
+            return self.population.build(self._metafun, sizes, self.loss.min_std, key)  # type: ignore[union-attr]
         return self.latent.build(partial(self._metafun, sizes), sizes, key)
 
     def _metafun(self, sizes: Sizes, decoded: Sizes, key: PRNGKeyArray) -> MetaFun:
@@ -126,6 +133,14 @@ class MetaFunConfig:
             regularisers=regularisers(self.l2, self.orthogonality),
             similarity=self.similarity.build(),
         )
+
+    def _check_population(self) -> None:
+        self._check_part("population", self.population)
+        if self.loss.kind != "gaussian" or self.update.kind != "mlp":
+            raise InvalidConfig(
+                "model.population.kind = 'process' needs model.loss.kind = 'gaussian' and model.update.kind = 'mlp', "
+                f"not '{self.loss.kind}' and '{self.update.kind}'."
+            )
 
     def _check_part(self, name: str, part: PartConfig) -> None:
         if part.problem not in (None, self.loss.problem):

@@ -11,7 +11,7 @@ from ..model.initial import Constant, Initial, Parametric, Zero
 from ..model.nn import MLP
 from ..model.pooling import Attention, DeepKernel, Mean, Pooling, SquaredExponential
 from ..model.updates import SUMMARIES, ClasswiseUpdate, GradientUpdate, GradientUpdatePerClass, MLPUpdate, Update
-from ..values import ClassCount, Count, Depth, Part, Positive, Size
+from ..values import ClassCount, Depth, Part, Positive, Width, WidthOrZero
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class MLPConfig(PartConfig):
         layers: number of hidden layers.
     """
 
-    width: Count = 128
+    width: Width = 128
     layers: Depth = 3
 
 
@@ -136,9 +136,9 @@ class EmbeddedPoolingConfig(PartConfig):
         heads: number of slices of a(x) and r that are pooled separately; the paper has one.
     """
 
-    width: Size = 128
+    width: WidthOrZero = 128
     layers: Depth = 3
-    heads: Count = 1
+    heads: Width = 1
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ class ClasswiseUpdateConfig(MLPConfig):
     """
 
     kind: Literal["classwise"] = "classwise"
-    width: Count = 64
+    width: Width = 64
     inputs: bool | None = None
     summary: Literal["mean", "sum"] = "mean"
 

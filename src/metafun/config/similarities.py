@@ -23,7 +23,7 @@ class NoSimilarityConfig(PartConfig):
 
 @dataclass(frozen=True)
 class ClassMeanConfig(PartConfig):
-    """The cosine of x and the mean of each class in the context.
+    """The distance of x from the mean of each class in the context, inputs scaled to length one.
 
     With r⁽⁰⁾ = 0 and classwise updates of r alone, training starts as a nearest class mean: the networks map 0 to 0.
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidConfig, suggest
+from ..files import read_text
 from ..schema import current_name, flatten, parse, to_table
 from .config import Config
 from .experiment import program
@@ -135,7 +136,7 @@ def space_text(source: str) -> str:
     if not source.endswith(".toml"):
         raise InvalidConfig(f"unknown space '{source}'; {suggest(source, spaces())} A TOML file ends in .toml.")
     try:
-        return Path(source).read_text("utf-8")
+        return read_text(Path(source))
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidConfig(f"cannot read {source}: {error}.") from None
 

@@ -101,19 +101,19 @@ def _request_rest(url: str, file: IO[bytes], known: dict[str, Any], timeout: flo
 
 
 def _open(url: str, have: int, etag: str | None, timeout: float) -> Any:
-    request = urllib.request.Request(url, headers={"User-Agent": "metafun", "Accept-Encoding": "identity"})
-    if have:
-        request.add_header("Range", f"bytes={have}-")
-        if etag and not etag.startswith("W/"):
-            request.add_header("If-Range", etag)
     try:
+        request = urllib.request.Request(url, headers={"User-Agent": "metafun", "Accept-Encoding": "identity"})
+        if have:
+            request.add_header("Range", f"bytes={have}-")
+            if etag and not etag.startswith("W/"):
+                request.add_header("If-Range", etag)
         response = urllib.request.urlopen(request, timeout=timeout)
     except urllib.error.HTTPError as error:
         if error.code == 416 and have:  # the file is shorter now than the part
             return error
         error.close()
         raise InvalidData(f"{url} answered {error.code} {error.reason}; {REMEDY}.") from None
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: a malformed host or redirection
         raise InvalidData(f"no answer from {url} ({getattr(error, 'reason', error)}); {REMEDY}.") from None
     problem = None
     if not response.url.startswith("https:" if url.startswith("https:") else "http"):
@@ -156,7 +156,7 @@ def _interrupted(have: int, total: int | None, reason: str) -> InvalidData:
 
 def _content_length(response: Any) -> int | None:
     length = response.headers.get("Content-Length", "")
-    return int(length) if length.isdecimal() else None
+    return int(length) if re.fullmatch("[0-9]{1,18}", length) else None
 
 
 def _check_size(total: int | None, have: int, max_bytes: int, target: Path) -> None:

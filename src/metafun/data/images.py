@@ -27,6 +27,8 @@ FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
 MAX_PIXELS = 2**26
 MAX_FILE_BYTES = 2**28
 MAX_SIDE = 1024
+# Of a file. Panoramas have less; a row of all MAX_PIXELS would exceed what resizing can weigh.
+MAX_FILE_SIDE = 2**16
 
 
 def read_images(
@@ -179,6 +181,8 @@ def _read_rows(files: list[Path], side: int, colour: bool, problems: list[str]) 
 def _normalise(image: Image.Image, mode: str, side: int) -> Image.Image:
     if image.width * image.height > MAX_PIXELS:
         raise InvalidData(f"{image.width:,} × {image.height:,} pixels; at most {MAX_PIXELS:,} are read")
+    if max(image.size) > MAX_FILE_SIDE:
+        raise InvalidData(f"{image.width:,} × {image.height:,} pixels; a side has at most {MAX_FILE_SIDE:,}")
     # Decodes a large JPEG at a fraction of its size: seven times as fast, with a difference of one or two grey levels.
     image.draft(mode, (2 * side, 2 * side))
     image = ImageOps.exif_transpose(image)

@@ -7,15 +7,13 @@ import, so that no foreign code is called. It reads the pickles of Python 2 as w
 import functools
 import mmap
 import pickle
-import pickletools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .arrays import PLAIN_KINDS, parsing
-
-_OPCODES = {opcode.code: opcode for opcode in pickletools.opcodes}
+from .pickle_bounds import check_bounds
 
 
 def read_pickle(path: Path) -> Any:
@@ -23,27 +21,11 @@ def read_pickle(path: Path) -> Any:
     with open(path, "rb") as file, parsing(path, "a pickle of plain data"):
         try:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                _check_sizes(content)
+                check_bounds(content)
             # Python 2 wrote text and raw bytes with the same opcode; latin1 keeps every byte of both.
             return _unwrap(_Reader(file, encoding="latin1").load(), {})
         finally:
             _encoded.cache_clear()
-
-
-def _check_sizes(content: Any) -> None:
-    """Refuses strings, frames and memo indices beyond the file: pickle allocates memory for them before reading."""
-    opcode = None
-    while opcode is None or opcode.name != "STOP":
-        code = content.read(1).decode("latin1")
-        opcode = _OPCODES.get(code)
-        if opcode is None:
-            raise ValueError(f"{code!r} is not an opcode" if code else "it ends early")
-        if opcode.name == "STRING":
-            content.readline()  # Python 2 wrote non-ASCII bytes, on which pickletools would fail
-        elif opcode.arg is not None:
-            size = opcode.arg.reader(content)
-            if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT", "FRAME") and size > len(content):
-                raise ValueError(f"{opcode.name} of {size:,} in a file of {len(content):,} bytes")
 
 
 class _Array:

@@ -12,10 +12,11 @@ import numpy as np
 
 from ..config import Experiment, load_config
 from ..errors import InvalidConfig, InvalidRun
-from ..files import LOCK, locked, write_atomically
+from ..files import LOCK, TEMPORARY, append_line, locked, read_text, remove_leftovers, write_atomically
 from .stability import Stability, watched_metrics
 
 CONFIG, METRICS, CHECKPOINT = "config.toml", "metrics.jsonl", "checkpoint.safetensors"
+MOST_METRICS = 2**30
 # Results of the checkpoint, removed when training continues.
 EVALUATION, SUMMARY = "evaluation.json", "summary.json"
 
@@ -63,28 +64,35 @@ class RunFolder:
     @classmethod
     def create(cls, path: Path, experiment: Experiment, *, overwrite: bool = False) -> "RunFolder":
         """Makes the folder. A folder that exists is refused, unless it is a run and may be overwritten."""
-        if path.exists() and not cls.is_free(path):
-            try:
-                cls.open(path)
-            except InvalidRun:
-                raise InvalidRun(f"{path} exists and is not a run folder; choose another with --out.") from None
-            if not overwrite:
-                raise InvalidRun(
-                    f"{path} holds a run already; add --resume to continue it, --overwrite to replace it, "
-                    "or choose another --out."
-                )
+        cls._check_free(path, overwrite)
         path.mkdir(parents=True, exist_ok=True)
         with locked(path):
+            cls._check_free(path, overwrite)  # another process may have made it meanwhile
+            remove_leftovers(path)
             _remove(path, CHECKPOINT, METRICS, EVALUATION, SUMMARY, *Figure)
             write_atomically(path / CONFIG, experiment.config.to_toml().encode())
         return cls(path, experiment)
+
+    @classmethod
+    def _check_free(cls, path: Path, overwrite: bool) -> None:
+        if cls.is_free(path):
+            return
+        try:
+            cls.open(path)
+        except InvalidRun:
+            raise InvalidRun(f"{path} exists and is not a run folder; choose another with --out.") from None
+        if not overwrite:
+            raise InvalidRun(
+                f"{path} holds a run already; add --resume to continue it, --overwrite to replace it, "
+                "or choose another --out."
+            )
 
     @staticmethod
     def is_free(path: Path) -> bool:
         """Whether there is no folder, or one in which a run was killed before it began."""
         if not path.exists():
             return True
-        return path.is_dir() and all(file.suffix == ".tmp" or file.name == LOCK for file in path.iterdir())
+        return path.is_dir() and all(file.suffix == TEMPORARY or file.name == LOCK for file in path.iterdir())
 
     def clear(self) -> None:
         """Removes all files of the run."""
@@ -98,25 +106,25 @@ class RunFolder:
     def metrics(self) -> list[dict[str, Any]]:
         """One entry for each chunk; lines broken by a crash are skipped."""
         file = self.path / METRICS
-        text = file.read_text("utf-8", errors="replace") if file.exists() else ""
-        entries = []
+        text = read_text(file, MOST_METRICS, errors="replace") if file.exists() else ""
+        entries: list[dict[str, Any]] = []
         for line in text.splitlines():
             try:
                 entry = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
-            if isinstance(entry, dict) and {"step", "seconds", "loss"} <= set(entry):
+            if _is_entry(entry) and (not entries or len(entry["loss"]) == len(entries[0]["loss"])):
                 entries.append(entry)
         return entries
 
     def append_metrics(self, entry: dict[str, Any]) -> None:
         """Adds the entry of one chunk. Results of an earlier checkpoint are removed."""
         _remove(self.path, EVALUATION, SUMMARY)
-        with open(self.path / METRICS, "a", encoding="utf-8") as file:
-            file.write(json.dumps(entry) + "\n")
+        append_line(self.path / METRICS, json.dumps(entry))
 
     def rewind_metrics(self, step: int) -> None:
         """Drops the entries after `step`: chunks after the checkpoint are trained again."""
+        remove_leftovers(self.path)
         kept = [json.dumps(entry) + "\n" for entry in self.metrics() if entry["step"] <= step]
         if kept:
             write_atomically(self.path / METRICS, "".join(kept).encode())
@@ -131,8 +139,25 @@ class RunFolder:
     def steps_per_second(self) -> float | None:
         """Median over the chunks without validation and compilation; each step trains all seeds."""
         pairs = itertools.pairwise(entry for entry in self.metrics() if entry["step"])
-        rates = [(b["step"] - a["step"]) / (b["seconds"] - a["seconds"]) for a, b in pairs if "validation" not in b]
+        timed = [(a, b) for a, b in pairs if "validation" not in b and b["seconds"] > a["seconds"]]
+        rates = [(b["step"] - a["step"]) / (b["seconds"] - a["seconds"]) for a, b in timed]
         return round(float(np.median(rates)), 1) if rates else None
+
+
+def _is_entry(entry: Any) -> bool:
+    """Whether a line has what training writes; another program may have changed it."""
+    if not isinstance(entry, dict) or type(entry.get("step")) is not int or not 0 <= entry["step"] < 2**53:
+        return False
+    loss: Any = entry.get("loss")
+    columns = (loss, entry.get("validation", loss))
+    return _is_number(entry.get("seconds")) and all(
+        isinstance(column, list) and len(column) == len(loss) and all(v is None or _is_number(v) for v in column)
+        for column in columns
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) < 1e300
 
 
 def _remove(folder: Path, *names: str) -> None:

@@ -15,8 +15,7 @@ import numpy as np
 import optuna
 import tomli_w
 from optuna.samplers import BaseSampler, QMCSampler, RandomSampler, TPESampler
-from optuna.storages import BaseStorage, JournalStorage, RDBStorage
-from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+from optuna.storages import BaseStorage, RDBStorage
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from ..config import Space, load_config
@@ -25,8 +24,8 @@ from ..errors import Diverged, InvalidSearch
 from ..files import locked, write_atomically
 from ..schema import flatten, merge, nested, to_table
 from .devices import forget_programs
+from .journal import check_trials, open_journal
 from .run import Run
-from .run_folder import RunFolder
 from .session import ChunkMetrics
 
 SAMPLERS: dict[str, type[BaseSampler]] = {"random": RandomSampler, "tpe": TPESampler, "qmc": QMCSampler}
@@ -72,6 +71,7 @@ def open_study(name: str, storage: str, space: Space, *, pruner: str = "median")
         raise InvalidSearch(
             f"the study '{name}' was begun with another configuration or space; choose another --study or --out."
         )
+    check_trials(study, space)
     return study
 
 
@@ -81,6 +81,8 @@ def _connect(name: str, storage: str, pruner: str) -> optuna.Study:
             return optuna.create_study(
                 study_name=name, storage=_storage(storage), pruner=PRUNERS[pruner](), load_if_exists=True
             )
+        except InvalidSearch:
+            raise
         except ImportError as error:
             raise InvalidSearch(
                 f"the storage {_public(storage)} needs a driver that is not installed: {error}."
@@ -88,8 +90,8 @@ def _connect(name: str, storage: str, pruner: str) -> optuna.Study:
         except Exception as error:
             # SQLAlchemy and each driver have their own errors. Two workers that create the tables of a new database
             # at once disturb each other; the next attempt finds the tables.
-            if attempt == ATTEMPTS - 1 or "connection" in str(error).lower():
-                reason = str(error).splitlines()[0]
+            if attempt == ATTEMPTS - 1 or "connection" in str(error).lower() or "://" not in storage:
+                reason = (str(error).splitlines() or [type(error).__name__])[0][:300]
                 raise InvalidSearch(
                     f"the storage {_public(storage)} cannot be used: {_public(reason)}. "
                     "It must be the URL of a database, postgresql://user@host/name, or the path of a journal file."
@@ -239,7 +241,7 @@ def _begun(study: optuna.Study, worker: str) -> Iterator[list[Trial]]:
         if trial.user_attrs.get("worker") != worker:
             continue
         if "run" in trial.user_attrs:
-            runs.setdefault(trial.user_attrs["run"], []).append(trial)
+            runs.setdefault(str(trial.user_attrs["run"]), []).append(trial)
         elif trial.state == TrialState.RUNNING:
             # Its worker was killed before all settings were drawn.
             study.tell(trial.number, state=TrialState.FAIL)
@@ -253,9 +255,9 @@ def _train(study: optuna.Study, space: Space, folder: Path, trials: Sequence[Tri
 
     All continue while one of them is promising, since they are one program.
     """
-    path = folder / trials[0].user_attrs["run"]
+    path = _run_path(folder, trials[0].user_attrs["run"])
     config = space.combine([trial.params for trial in trials])
-    run = Run.create(path, config) if RunFolder.is_free(path) else Run(path)
+    run = Run.open(path, config, resume=True)
     numbers = tuple(trial.number for trial in trials)
     unfinished = {trial.number for trial in running(study)}
     hopeless = np.array([trial.number not in unfinished for trial in trials])
@@ -276,6 +278,17 @@ def _train(study: optuna.Study, space: Space, folder: Path, trials: Sequence[Tri
         # Another worker may have marked it as failed.
         value, state = (float(error), None) if complete else (None, TrialState.PRUNED)
         study.tell(trial.number, value, state=state, skip_if_finished=True)
+
+
+def _run_path(folder: Path, name: Any) -> Path:
+    """The folder of a run; its name comes from the study, which others may have written."""
+    path = folder / str(name)
+    if not re.fullmatch(r"trials-\d{5,18}", str(name)) or path.is_symlink() or folder.is_symlink():
+        raise InvalidSearch(
+            f"the study says that trials were trained in {str(name)[:100]!r}, but that is not a run folder of this "
+            "search; the study was changed by another program: begin a new one."
+        )
+    return path
 
 
 def _hopeless(trials: Sequence[Trial], known: np.ndarray, metrics: ChunkMetrics) -> np.ndarray:
@@ -316,8 +329,7 @@ def _suggest(trial: Trial, key: str, values: Range) -> Any:
 def _storage(storage: str) -> BaseStorage:
     """A database by its URL, or a journal file by its path."""
     if "://" not in storage:
-        # Not the default lock, a symbolic link: Windows creates these for administrators only.
-        return JournalStorage(JournalFileBackend(storage, JournalFileOpenLock(storage)))
+        return open_journal(Path(storage))
     network = not storage.startswith("sqlite")
     arguments = {"connect_args": {"connect_timeout": SECONDS_TO_CONNECT}} if network else {}
     return RDBStorage(storage, engine_kwargs=arguments)

@@ -1,0 +1,72 @@
+"""The campaign of hostile files and kills: a slice of it runs here, and it finds failures that are planted."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked and limited")
+
+# In another process: this one has begun to compute, and must not be forked.
+PLANTED = """
+import sys
+from collections import Counter
+from pathlib import Path
+import tools.soak.hostile as hostile
+from tools.soak import kills
+
+READERS = {
+    "crash": lambda path: b"-1" in path.read_bytes() and 1 // 0,
+    "executes": lambda path: b"-1" in path.read_bytes() and Path("executed").touch(),
+    "writes": lambda path: b"-1" in path.read_bytes() and (path.parent.parent / "victim").write_text("gone"),
+    "hangs": lambda path: [0 for _ in iter(int, 1)] if b"-1" in path.read_bytes() else 0,
+    "fills": lambda path: b"-1" in path.read_bytes() and bytearray(3 * 2**30),
+}
+hostile.SECONDS, out, csv = 2, Path(sys.argv[1]), hostile.FORMATS["csv"]
+for name, read in READERS.items():
+    form = csv._replace(read=read, hostile=lambda rng: b"x,y\\n1,2\\n" * 9 + b"-1" + b"3,4\\n" * 9)
+    hostile.FORMATS = {name: form}
+    problem = next(filter(None, (hostile.attack(0, i, out / "work", out / "kept", Counter()) for i in range(20))))
+    print(problem)
+lost = kills.WORKS["import"]._replace(result=lambda folder: object())
+kills.WORKS = {"import": lost}
+print(kills.kill(0, 1, out / "work", {"import": "the same"}, Counter()))
+"""
+
+
+def test_planted_failures_are_found_and_made_small(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", PLANTED, tmp_path], cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    expected = ["ZeroDivisionError", "code was executed", "a file outside was changed", "more than", "MemoryError"]
+    for line, problem in zip(lines, [*expected, "not the same after a resume"], strict=True):
+        assert problem in line, done.stdout
+    kept = [path.read_bytes() for path in (tmp_path / "kept").iterdir()]
+    assert len(kept) == 5 and all(b"-1" in content and len(content) <= 12 for content in kept)
+
+
+@pytest.mark.slow
+def test_a_slice_of_the_campaign(tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "tools.soak",
+        "--minutes",
+        "0.5",
+        "--seed",
+        "7",
+        "--workers",
+        "1",
+        "--out",
+        tmp_path,
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stdout + done.stderr
+    state = json.loads((tmp_path / "seed-7.json").read_text("utf-8"))
+    assert state["next"] > 20 and sum(state["counts"].values()) >= 20 and not state["problems"]
+    assert "hostile files" in done.stdout.splitlines()[-1]
