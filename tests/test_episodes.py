@@ -227,8 +227,7 @@ def test_a_fold_of_val_validates_and_the_rest_is_trained_on(tmp_path, monkeypatc
     assert final.held_out is None and classes_in(final.resolve(validates=False).training()) == set(range(6))
     with pytest.raises(InvalidConfig, match=r"tasks.held_out = \[2, 2\], but .* the fold, must be from 0 to 1"):
         dataclasses.replace(folded, held_out=(2, 2)).check(validates=True)
-    with pytest.raises(InvalidConfig, match=r"tasks.val_share is for training on val too; use metafun protocol"):
-        tasks.training()
+    assert classes_in(tasks.resolve(validates=True).training()) == {0, 1}, "a plain training is on train alone"
 
 
 def test_the_mean_weighs_train_and_val_by_their_share(tmp_path, monkeypatch):

@@ -151,7 +151,7 @@ def test_half_precision_is_nearly_the_same():
 
 
 def test_tasks_of_images_are_predicted_few_at_a_time(folder):
-    narrow, wide = configuration(folder), configuration(folder, "embedding.channels=4096", "tasks.ways=4")
+    narrow, wide = configuration(folder), configuration(folder, "embedding.channels=1024", "tasks.ways=4")
     many, few = (tasks_at_once(config.blank_model(), config.tasks.validation()) for config in (narrow, wide))
     assert 1 <= few < many == MAX_TASKS_AT_ONCE
 
@@ -206,7 +206,7 @@ def test_a_folder_of_images_becomes_a_classifier_in_three_commands(tmp_path, mon
     for i in range(2, 5):
         (tmp_path / "new" / f"{i}.png").write_bytes((tmp_path / "birds" / "c02" / f"{i}.png").read_bytes())
     (tmp_path / "new" / "broken.png").write_bytes(b"\x89PNG and no more")
-    done = metafun("predict", "--model", "runs/images", "--context", "known", "--target", "new")
+    done = metafun("predict", "new", "--model", "runs/images", "--context", "known")
     assert done.exit_code == 0, done.output
     assert "left out: " in done.stderr and "broken.png" in done.stderr
     found = read_csv(tmp_path / "predictions.csv")
@@ -217,13 +217,13 @@ def test_a_folder_of_images_becomes_a_classifier_in_three_commands(tmp_path, mon
         (tmp_path / odd).parent.mkdir(exist_ok=True)
         (tmp_path / odd).write_bytes(picture)
     (tmp_path / "known" / "empty").mkdir()
-    said = metafun("predict", "--model", "runs/images", "--context", "known", "--target", "new", "--json")
+    said = metafun("predict", "new", "--model", "runs/images", "--context", "known", "--json")
     answers = json.loads(said.stdout)
     assert answers["file"] == ["2.png", "3.png", "4.png", "caf\udce9.png"] and set(answers) == set(found.names)
     assert "empty: no readable image, so no class" in said.stderr
-    done = metafun("predict", "--model", "runs/images", "--context", "known", "--target", "new", "--out", "odd.csv")
+    done = metafun("predict", "new", "--model", "runs/images", "--context", "known", "--out", "odd.csv")
     assert done.exit_code == 0 and b"caf\xe9.png" in (tmp_path / "odd.csv").read_bytes()
-    refused = metafun("predict", "--model", "gp-rbf", "--context", "known", "--target", "new", "--json")
+    refused = metafun("predict", "new", "--model", "gp-rbf", "--context", "known", "--json")
     assert refused.exit_code == 2 and "the model takes no images" in refused.stderr
 
 

@@ -1,5 +1,7 @@
 """The similarity term: a nearest class mean that learned updates start from."""
 
+from dataclasses import replace
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -15,6 +17,7 @@ from metafun.errors import InvalidConfig
 from metafun.model.likelihoods import CrossEntropy
 from metafun.model.similarity import class_means, cosines, negative_distances
 from metafun.model.task import Points, Task
+from metafun.tasks.preprocessing import unit
 
 CLASS_MEAN = ["model.similarity.kind=class-mean", "model.similarity.temperature=0.2", "tasks.features=6"]
 
@@ -24,6 +27,10 @@ def untrained_model(*settings):
     return Experiment(load_config("features", [*CLASS_MEAN, *settings])).build_model(jax.random.key(0))
 
 
+def is_points(node) -> bool:
+    return isinstance(node, Points)
+
+
 def features_task(seed: int = 0, ways: int = 4, shots: int = 3) -> Task:
     rng = np.random.default_rng(seed)
     y = np.repeat(np.eye(ways), shots, axis=0)
@@ -31,12 +38,21 @@ def features_task(seed: int = 0, ways: int = 4, shots: int = 3) -> Task:
 
 
 def test_an_untrained_model_is_the_nearest_class_mean():
-    nearest = Prototypes(None, jnp.log(0.2), CrossEntropy(0.0), cosine=True)
+    nearest = Prototypes(None, jnp.log(0.4), CrossEntropy(0.0), cosine=False)
     for model in (untrained_model(), untrained_model("embedding.kind=linear")):
         for seed in range(3):
             task = features_task(seed)
+            task = jax.tree.map(lambda points: replace(points, x=unit(points.x)), task, is_leaf=is_points)
             found, expected = (m.predict(m.encode(task.context), task.target.x) for m in (model, nearest))
             np.testing.assert_allclose(found.probabilities, expected.probabilities, rtol=1e-6)
+
+
+def test_with_one_point_of_each_class_the_term_is_the_cosine():
+    task, model = features_task(ways=5, shots=1), build(SIMILAR[0]).similarity
+    zero = jnp.zeros((5, 5))
+    found = model(zero, model.summary(task.context), task.target.x)
+    expected = cosines(task.target.x, task.context.x) / jnp.exp(model.log_temperature)
+    np.testing.assert_allclose(found - found[:, :1], expected - expected[:, :1], rtol=1e-4, atol=1e-5)
 
 
 def test_rows_that_are_padding_do_not_move_the_means():
@@ -54,7 +70,8 @@ def test_the_logits_of_the_decoder_are_added():
     without = eqx.tree_at(lambda m: m.similarity, model, None)
     x = task.target.x
     learned = without.predict(without.encode(task.context), x).logits
-    term = cosines(x, class_means(task.context)) / jnp.exp(model.similarity.log_temperature)
+    context = replace(task.context, x=unit(task.context.x))
+    term = negative_distances(unit(x), class_means(context)) / (2 * jnp.exp(model.similarity.log_temperature))
     np.testing.assert_allclose(model.predict(representation, x).logits, learned + term, rtol=1e-4, atol=1e-5)
     last = jax.tree.map(lambda leaf: leaf[-1], model.predict_trajectory(representation, x).logits)
     np.testing.assert_allclose(last, learned + term, rtol=1e-4, atol=1e-5)

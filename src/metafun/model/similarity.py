@@ -1,5 +1,7 @@
 """The similarity of an input to the labelled points: what a classifier knows before any learned update."""
 
+import dataclasses
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -24,16 +26,21 @@ def negative_distances(x: Float[Array, "m d"], y: Float[Array, "n d"]) -> Float[
 
 
 class ClassMeanSimilarity(eqx.Module):
-    """logitₖ = cos(x, x̄ᵏ)/τ + learnedₖ with the class means x̄ᵏ of the context: nearest class mean if learnedₖ = 0.
+    """logitₖ = −‖z − z̄ᵏ‖²/(2τ) + learnedₖ with z = x/‖x‖ and its class means z̄ᵏ in the context.
 
-    Without the normalisation of x̄ᵏ, the first term would be one step of functional gradient descent with a linear
-    kernel (Section 3).
+    It is the nearest class mean if learnedₖ = 0. The first term is z·z̄ᵏ/τ, one step of functional gradient descent with
+    a linear kernel (Section 3), and a bias of each class. With one context point of each class, it is cos(x, x̄ᵏ)/τ up
+    to a constant. With more, z̄ᵏ is shorter the more its class scatters, and the distance takes that into account.
 
     Args:
         log_temperature: log τ, trainable.
     """
 
     log_temperature: Float[Array, ""]
+
+    def summary(self, context: Points) -> Float[Array, "k dx"]:
+        """What predictions need of the context: z̄ᵏ."""
+        return class_means(dataclasses.replace(context, x=_unit(context.x)))
 
     def __call__(
         self, learned: Float[Array, "m k"], means: Float[Array, "k dx"], x: Float[Array, "m dx"]
@@ -42,10 +49,10 @@ class ClassMeanSimilarity(eqx.Module):
 
         Args:
             learned: logits of the decoder.
-            means: of the classes.
+            means: z̄ᵏ.
             x: inputs.
         """
-        return cosines(x, means) * jnp.exp(-self.log_temperature) + learned
+        return negative_distances(_unit(x), means) * jnp.exp(-self.log_temperature) / 2 + learned
 
 
 def _unit(x: Float[Array, "n d"]) -> Float[Array, "n d"]:

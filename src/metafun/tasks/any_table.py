@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from ..errors import InvalidConfig
-from ..values import Count, Size
+from ..values import Count, PointCount, Width, WidthOrZero
 from .base import TaskDistribution, TaskSource, check_ranges
 from .prior import LabelTables, NumberTables, Tables
 from .scaling import TaskScaling, table_scaling
@@ -25,10 +25,10 @@ class TableTasks(TaskSource):
     """
 
     kind: Literal["any-table"] = "any-table"
-    columns: Count = 16
-    classes: Size = 0
+    columns: Width = 16
+    classes: WidthOrZero = 0
     context: tuple[Count, Count] = (2, 256)
-    targets: Count = 64
+    targets: PointCount = 64
 
     trained_on = "new tables"
     accepts_any_table = True

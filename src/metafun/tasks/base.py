@@ -97,6 +97,11 @@ class TaskSource(ABC):
         return False
 
     @property
+    def predicts_without_context(self) -> bool:
+        """Whether a model is trained to predict a task of which it has seen no point."""
+        return False
+
+    @property
     def input_bounds(self) -> tuple[float, float] | None:
         """The range of x in training; None where a model takes any."""
         return None

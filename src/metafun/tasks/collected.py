@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import equinox as eqx
 import jax
@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from ..data import Table, absolute
 from ..errors import InvalidConfig, InvalidData
 from ..model.task import Points, Task
-from ..values import Count, Positive, Real, Size
+from ..values import PointCount, Positive, Real, Size, Width
 from .base import TaskDistribution, TaskSource, check_ranges
 from .rows import choose, open_unchanged, rows_of
 from .scaling import MeanStdScaling, TaskScaling
@@ -31,6 +31,7 @@ class Collected(TaskDistribution):
         outputs: number of trailing columns that hold y.
         context: (minimum, maximum) of the number of context points n, uniform.
         targets: maximum number of targets.
+        folds: number of folds that the tasks are dealt into, one after another; 0 for none.
     """
 
     rows: Float[Array, "rows dxy"]
@@ -40,17 +41,16 @@ class Collected(TaskDistribution):
     outputs: int = eqx.field(static=True)
     context: tuple[int, int] = eqx.field(static=True)
     targets: int = eqx.field(static=True)
+    folds: int = eqx.field(static=True, default=0)
 
     @classmethod
-    def over(
-        cls, table: Table, split: str, *, outputs: int, context: tuple[int, int], targets: int, scaling: MeanStdScaling
-    ) -> "Collected":
+    def over(cls, table: Table, split: str, outputs: int, scaling: MeanStdScaling, **options: Any) -> "Collected":
         """The tasks of a split, with all columns scaled; InvalidData if a task is too small."""
         check(table, split, outputs)
         rows, starts, counts = rows_of(table, split)
         scaled = jax.device_put(np.asarray(scaling(rows), np.float32))
         places = (jnp.asarray(starts), jnp.asarray(counts))
-        return cls(scaled, *places, int(counts.max()), outputs=outputs, context=context, targets=targets)
+        return cls(scaled, *places, int(counts.max()), outputs=outputs, **options)
 
     def sample(self, key: PRNGKeyArray) -> Task:
         key_task, key_rows, key_n = jax.random.split(key, 3)
@@ -63,7 +63,8 @@ class Collected(TaskDistribution):
         # The first n rows are the context and the next ones the target, as far as the task has rows.
         i = jnp.arange(size)
         context, target = Points(x, y, i < n), Points(x, y, (n <= i) & (i < jnp.minimum(n + self.targets, count)))
-        return Task(jax.tree.map(lambda a: a[:most], context), target)
+        fold = task % self.folds if self.folds else None
+        return Task(jax.tree.map(lambda a: a[:most], context), target, fold)
 
 
 def check(table: Table, split: str, outputs: int) -> None:
@@ -93,17 +94,21 @@ class CollectedTasks(TaskSource):
         mean: mean of each column over all training tasks; filled in when a run begins.
         deviation: standard deviation of each column; filled in when a run begins.
         fingerprint: SHA-256 of the table; filled in when a run begins.
+        folds: number of folds of the training tasks for a cross-fitted model, which is validated on the tasks that its
+            members leave out; 0 to validate on the split val.
     """
 
     kind: Literal["collected"] = "collected"
     data: str = ""
-    outputs: Count = 1
+    outputs: Width = 1
     context: tuple[Size, Size] = (1, 32)
-    targets: Count = 32
+    targets: PointCount = 32
     mean: tuple[Real, ...] | None = None
     deviation: tuple[Positive, ...] | None = None
     fingerprint: str | None = None
+    folds: Size = 0
 
+    added = {"folds": 0}  # noqa: RUF012
     problem = "regression"
 
     @property
@@ -118,6 +123,10 @@ class CollectedTasks(TaskSource):
     def tested_on(self) -> str:
         return f"{self.data}, test"
 
+    @property
+    def predicts_without_context(self) -> bool:
+        return self.context[0] == 0
+
     def check(self, validates: bool) -> None:
         check_ranges(self, "context")
         if self.mean is not None and not self.outputs < len(self.mean) == len(self.deviation or ()):
@@ -129,7 +138,7 @@ class CollectedTasks(TaskSource):
         if not self.data:
             raise InvalidConfig("tasks.data is empty; name the table of tasks: --set tasks.data=NAME.")
         table = open_unchanged(self.data, self.fingerprint)
-        for split in ("train", "val")[: 1 + validates]:
+        for split in ("train", "val")[: 1 + (validates and not self.folds)]:
             check(table, split, self.outputs)
         columns = MeanStdScaling.of(rows_of(table, "train")[0])
         return dataclasses.replace(
@@ -147,10 +156,10 @@ class CollectedTasks(TaskSource):
         return dataclasses.replace(self, mean=(0.0,) * count, deviation=(1.0,) * count)
 
     def training(self) -> Collected:
-        return self._tasks("train", self.context, self.targets)
+        return self._tasks("train", self.context, self.targets, self.folds)
 
     def validation(self) -> Collected:
-        return self._tasks("val", self.context, self.targets)
+        return self.training() if self.folds else self._tasks("val", self.context, self.targets)
 
     def test(
         self, *, shots: Sequence[int] | None = None, ways: Sequence[int] | None = None, targets: int | None = None
@@ -163,9 +172,10 @@ class CollectedTasks(TaskSource):
         dx = self.sizes[0]
         return TaskScaling(self._columns[:dx], self._columns[dx:])
 
-    def _tasks(self, split: str, context: tuple[int, int], targets: int) -> Collected:
-        table, y = open_unchanged(self.data, self.fingerprint), self.outputs
-        return Collected.over(table, split, outputs=y, context=context, targets=targets, scaling=self._columns)
+    def _tasks(self, split: str, context: tuple[int, int], targets: int, folds: int = 0) -> Collected:
+        table = open_unchanged(self.data, self.fingerprint)
+        options = {"context": context, "targets": targets, "folds": folds}
+        return Collected.over(table, split, self.outputs, self._columns, **options)
 
     @property
     def _columns(self) -> MeanStdScaling:

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..errors import InvalidConfig
 from ..model.likelihoods import Normal
 from ..model.task import Points, Task, join
-from ..values import Count, NonNegative, Positive, Real, Size
+from ..values import Count, NonNegative, PointCount, Positive, Real, Size, Width
 from .base import Oracle, TaskDistribution, TaskSource, check_ranges
 from .gp import KERNELS, GaussianProcess
 
@@ -113,11 +113,11 @@ class CurveTasks(TaskSource):
     period: tuple[Positive, Positive] = (1.0, 1.0)
     noise: NonNegative = 0.1
     most_noise: NonNegative | None = None
-    dimensions: Count = 1
+    dimensions: Width = 1
     inputs: tuple[Real, Real] = (-2.0, 2.0)
     context: tuple[Size, Size] = (1, 20)
     targets: tuple[Count, Count] = (20, 20)
-    points: Count = 40
+    points: PointCount = 40
 
     problem = "regression"
 

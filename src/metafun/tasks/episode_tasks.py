@@ -8,19 +8,21 @@ from typing import Literal, Self
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
 from ..data import Table, absolute
 from ..errors import InvalidConfig, InvalidData
-from ..values import ClassCount, Count, NonNegative, Real, Share, Size, TrainingSplit
+from ..values import ClassCount, Count, NonNegative, PointCount, Power, Real, Share, Size, TrainingSplit
 from .base import TaskSource
 from .episodes import Episodes, check
-from .row_transforms import Pixels, RowTransform, UnitLength, unit
+from .preprocessing import POWERS, Preprocessing, clearly_best, nearest_mean_accuracies, raised
+from .row_transforms import Pixels, RowTransform, Unchanged, UnitLength
 from .rows import open_unchanged, rows_of
 from .scaling import UNSCALED, TaskScaling
 
 # Name of the split of classes of val that are not trained on.
 HELD_OUT = "held-out"
+# Tasks on which ways of preprocessing are compared.
+CHOICE_TASKS = 1000
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class PixelSettings:
 
 @dataclass(frozen=True)
 class EpisodeTasks(TaskSource):
-    """Episodes over a table of features or images. Features are scaled to length one, and centred before if asked.
+    """Episodes over a table of features or images. Features are raised to a power, centred, and scaled to length one.
 
     Args:
         data: name or path of the table.
@@ -50,8 +52,11 @@ class EpisodeTasks(TaskSource):
         pixels: if given, rows are images.
         centre: whether the mean of the rows of train is subtracted from features before they are scaled; with
             `val_share`, the means of train and val are weighted by it.
-        val_share: share of the training tasks whose classes are all of val, where val is trained on; the classes of the
-            others are all of train. If not given, tasks mix the classes of both.
+        power: exponent of the absolute features, before they are centred.
+        choose: whether `centre` and `power` are chosen when a run begins: those with which the nearest class mean is
+            best on the validation classes.
+        val_share: share of the training tasks whose classes are all of val, where val is trained on, as in the
+            protocol; the classes of the others are all of train. If not given, tasks mix the classes of both.
         held_out: fold and number of folds: this fold of the classes of val is not trained on, and validates instead.
         features: columns of the table; filled in when a run begins.
         image: height and width of the images; filled in when a run begins.
@@ -63,11 +68,13 @@ class EpisodeTasks(TaskSource):
     data: str = "glyphs"
     train_on: tuple[TrainingSplit, ...] = ("train",)
     ways: ClassCount = 5
-    shots: Count = 1
-    queries: Count = 15
+    shots: PointCount = 1
+    queries: PointCount = 15
     noise: NonNegative = 0.0
     pixels: PixelSettings | None = None
     centre: bool = False
+    power: Power = 1.0
+    choose: bool = False
     val_share: Share | None = None
     held_out: tuple[Size, Count] | None = None
     features: Count | None = None
@@ -75,7 +82,7 @@ class EpisodeTasks(TaskSource):
     fingerprint: str | None = None
     mean: tuple[Real, ...] | None = None
 
-    added = {"centre": False}  # noqa: RUF012
+    added = {"centre": False, "power": 1.0, "choose": False}  # noqa: RUF012
     problem = "classification"
     splits_classes = True
 
@@ -109,12 +116,17 @@ class EpisodeTasks(TaskSource):
             raise InvalidConfig(
                 f"tasks.held_out = [{fold}, {folds}], but the first number, the fold, must be from 0 to {folds - 1}."
             )
-        if self.centre and self.pixels is not None:
-            raise InvalidConfig("tasks.centre is for features, but tasks.pixels makes rows images; drop one of them.")
+        if self.pixels is not None:
+            for name, used in {"centre": self.centre, "power": self.power != 1, "choose": self.choose}.items():
+                if used:
+                    raise InvalidConfig(f"tasks.{name} is for features, but tasks.pixels makes rows images; drop one.")
 
     def resolve(self, validates: bool) -> Self:
-        if self.features is not None and self.fingerprint is not None and self.centre == (self.mean is not None):
+        known = self.features is not None and self.fingerprint is not None and self.centre == (self.mean is not None)
+        if known and not self.choose:
             return self
+        if self.choose:
+            return self._chosen(validates).resolve(validates)
         table = self.table()
         trained = [self.train_on] if self._shares is None else [(split,) for split in self._shares]
         for splits in [*trained, *[(self._validation_split,)] * validates]:
@@ -128,13 +140,32 @@ class EpisodeTasks(TaskSource):
             mean=self._mean(table),
         )
 
+    def _chosen(self, validates: bool) -> Self:
+        """With the centring and power that are best for a nearest class mean on the validation classes."""
+        options = [
+            dataclasses.replace(self, choose=False, centre=centre, power=power, mean=None)
+            for power in POWERS
+            for centre in (True, False)
+        ]
+        if not validates:
+            return options[0]
+        table = self.table()
+        tasks = self._episodes(table, (self._validation_split,), Unchanged())
+        results = []
+        for option in options:
+            rows = option._preprocessing(option._mean(table))(tasks.features.astype(float))
+            results.append(nearest_mean_accuracies(dataclasses.replace(tasks, features=rows), CHOICE_TASKS))
+        return options[clearly_best(results)]
+
     def _mean(self, table: Table) -> tuple[float, ...] | None:
         """The mean that was subtracted in training stays, also with other data: it is part of the model."""
         if not self.centre or self.mean is not None:
             return self.mean if self.centre else None
-        if self._shares is None:
-            return tuple(rows_of(table, "train")[0].mean(0, dtype=np.float64).tolist())
-        means = [share * rows_of(table, split)[0].mean(0, dtype=np.float64) for split, share in self._shares.items()]
+        shares = self._shares or {"train": 1.0}
+        means = [
+            share * raised(rows_of(table, split)[0].astype(np.float64), self.power).mean(0)
+            for split, share in shares.items()
+        ]
         return tuple(sum(means).tolist())
 
     def _image(self, table: Table) -> tuple[int, int] | None:
@@ -165,6 +196,8 @@ class EpisodeTasks(TaskSource):
     def tuning_sources(self, folds: int) -> list[Self]:
         if self.val_share is None:
             return [self]
+        if len(self.table().split("val")) < folds * self.ways:  # a fold is too small for a task
+            return [dataclasses.replace(self, val_share=None)]
         return [dataclasses.replace(self.including_validation(), held_out=(fold, folds)) for fold in range(folds)]
 
     def table(self) -> Table:
@@ -186,13 +219,8 @@ class EpisodeTasks(TaskSource):
         return {"train": 1 - self.val_share, "val": self.val_share}
 
     def training(self) -> Episodes:
-        if self.val_share is not None and "val" not in self.train_on:
-            raise InvalidConfig(
-                "tasks.val_share is for training on val too; use metafun protocol, or --set "
-                'tasks.train_on=["train","val"] with training.validate_every=0.'
-            )
         if self.pixels is None or self.image is None:
-            transform: RowTransform = UnitLength(self.noise, self._centre)
+            transform: RowTransform = UnitLength(self.noise, self._known_preprocessing)
         else:
             transform = Pixels(self.image, self.pixels.rotations, self.pixels.jitter)
         return self._episodes(self.table(), self.train_on, transform, self._shares)
@@ -213,21 +241,22 @@ class EpisodeTasks(TaskSource):
         """Rows of length one, or pixels from 0 to 1."""
         if self.pixels is not None:
             return TaskScaling(lambda x: x / 255, UNSCALED.outputs)
-        mean = self.mean
-        scale_inputs = unit if mean is None else lambda x: unit(x - np.array(mean))
-        return TaskScaling(scale_inputs, UNSCALED.outputs)
+        mean = None if self.mean is None else np.array(self.mean)
+        return TaskScaling(Preprocessing(self.power, mean), UNSCALED.outputs)
 
     @property
     def _plain_transform(self) -> RowTransform:
         """Without training-time noise or augmentation."""
-        return UnitLength(mean=self._centre) if self.image is None else Pixels(self.image)
+        return UnitLength(preprocessing=self._known_preprocessing) if self.image is None else Pixels(self.image)
 
     @property
-    def _centre(self) -> Float[Array, " dx"] | None:
-        """The mean that is subtracted, if any."""
-        if self.centre and self.mean is None:
+    def _known_preprocessing(self) -> Preprocessing:
+        if self.choose or (self.centre and self.mean is None):
             raise InvalidConfig("tasks.mean is not known before the data are read; resolve the configuration.")
-        return None if self.mean is None else jnp.array(self.mean)
+        return self._preprocessing(self.mean)
+
+    def _preprocessing(self, mean: tuple[float, ...] | None) -> Preprocessing:
+        return Preprocessing(self.power, None if mean is None else jnp.array(mean))
 
     def _episodes(
         self, table: Table, splits: Sequence[str], transform: RowTransform, shares: Mapping[str, float] | None = None

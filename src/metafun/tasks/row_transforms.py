@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.scipy.ndimage import map_coordinates
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from .scaling import Rows
+from .preprocessing import Preprocessing, unit
 
 
 class RowTransform(eqx.Module):
@@ -38,19 +38,28 @@ class UnitLength(RowTransform):
 
     Args:
         noise: root mean square length of the normal noise that is added; the sum is scaled to length one again.
-        mean: subtracted from every row before it is scaled; nothing is if not given.
+        preprocessing: of every row.
     """
 
     noise: float = eqx.field(static=True, default=0.0)
-    mean: Float[Array, " dx"] | None = None
+    preprocessing: Preprocessing = Preprocessing()
 
     def __call__(
         self, rows: Float[Array, "ways each dx"], copy: Int[Array, " ways"], key: PRNGKeyArray
     ) -> Float[Array, "ways each dx"]:
-        x = unit(rows if self.mean is None else rows - self.mean)
+        x = self.preprocessing(rows)
         if self.noise:
             x = unit(x + self.noise / math.sqrt(x.shape[-1]) * jax.random.normal(key, x.shape, x.dtype))
         return x
+
+
+class Unchanged(RowTransform):
+    """Rows as they are stored."""
+
+    def __call__(
+        self, rows: Float[Array, "ways each dx"], copy: Int[Array, " ways"], key: PRNGKeyArray
+    ) -> Float[Array, "ways each dx"]:
+        return rows
 
 
 class Pixels(RowTransform):
@@ -93,10 +102,3 @@ def jittered(image: Float[Array, "a b c"], jitter: float, key: PRNGKeyArray) -> 
     places = jnp.moveaxis(jnp.indices(image.shape[:2]), 0, -1) - half
     at = jnp.moveaxis(places @ matrix.T + half + shift, -1, 0)
     return jax.vmap(lambda channel: map_coordinates(channel, list(at), order=1, mode="nearest"), -1, -1)(image)
-
-
-def unit(x: Rows) -> Rows:
-    """Each row scaled to length one."""
-    # The largest entry first: squares of numbers far from 1 would leave the range of float32.
-    x = x / abs(x).max(-1, keepdims=True).clip(jnp.finfo(x.dtype).tiny)
-    return x / ((x * x).sum(-1, keepdims=True) ** 0.5).clip(1e-12)

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..errors import InvalidConfig
 from ..model.task import Points, Task
-from ..values import Count, Size
+from ..values import PointCount, Size
 from .base import TaskDistribution, TaskSource, check_ranges
 
 
@@ -91,8 +91,8 @@ class SinusoidTasks(TaskSource):
 
     kind: Literal["sinusoid"] = "sinusoid"
     context: tuple[Size, Size] = (1, 10)
-    targets: Count = 10
-    points: Count | None = None
+    targets: PointCount = 10
+    points: PointCount | None = None
 
     problem = "regression"
     sizes = (1, 1)
