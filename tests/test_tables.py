@@ -240,13 +240,13 @@ def test_files_with_gaps_need_no_model_of_their_own(tmp_path):
     lines[3] = "," + lines[3].split(",", 1)[1]
     (tmp_path / "known.csv").write_text("\n".join(lines), "utf-8")
     (tmp_path / "new.csv").write_text("a,b,c,d\n1,,2,3\n,,,1\n", "utf-8")
-    options = ["--context", tmp_path / "known.csv", "--target", tmp_path / "new.csv", "--json"]
+    options = [tmp_path / "new.csv", "--context", tmp_path / "known.csv", "--json"]
     done = metafun("predict", "--model", KINDS[1], *options)
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     assert len(found["kind"]) == 2 and set(found) == {"kind", "P(maybe)", "P(no)", "P(yes)"}
     refused = metafun("predict", "--model", "glyphs", *options)
-    assert refused.exit_code == 2 and "not a number" in refused.stderr
+    assert refused.exit_code == 2 and "column 'a' is missing in row 2, but was complete in training" in refused.stderr
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -18,8 +18,9 @@ from ..config import EvaluationConfig
 from ..data.table import counted
 from ..errors import Busy, Diverged
 from ..training.devices import forget_programs
+from .bench_collections import collections
 from .console import AsJson, err, out
-from .options import Settings, check_folder, with_options
+from .options import Figure, Methods, Settings, check_files, with_options
 
 app = typer.Typer(no_args_is_help=True, help="Compare MetaFun with the methods that one would choose otherwise.")
 
@@ -31,6 +32,9 @@ Data = Annotated[
     list[str] | None,
     typer.Option("--data", metavar="SET", help="Measure on this data set only. Repeatable.", show_default=False),
 ]
+
+
+app.command()(collections)
 
 
 @app.callback()
@@ -62,7 +66,7 @@ def tables(
     from ..bench.results import add_cell, read_cells, summary
     from ..bench.tables import draw, measure_cells, missing_cells
 
-    _check_files(results, figure)
+    check_files(results, figure)
     missing = list(missing_cells(results, splits, only or (), data or ()))
     columns = (TextColumn("measuring"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, disable=not err.is_terminal) as bar:
@@ -91,17 +95,10 @@ def _show(summary: dict[str, dict[str, dict[str, float]]]) -> None:
 Tables = Annotated[
     list[str], typer.Option("--data", metavar="TABLE", help="A table of features: a name or a path. Repeatable.")
 ]
-Methods = Annotated[
-    list[str] | None,
-    typer.Option("--only", metavar="NAME", help="Measure this method only. Repeatable.", show_default=False),
-]
 Ways = Annotated[int, typer.Option("--ways", min=2, help="Classes of a task.")]
 Shots = Annotated[
     list[int] | None,
     typer.Option("--shots", min=1, help="Context rows of each class. Repeatable.", show_default="1 and 5"),
-]
-FeatureFigure = Annotated[
-    Path | None, typer.Option("--figure", help="File of the figure.", show_default="beside the results, .png")
 ]
 
 
@@ -118,7 +115,7 @@ class FeatureOptions:
     settings: Settings = None
     results: Annotated[Path, typer.Option("--results", help="File of results.")] = Path("results/features.jsonl")
     out_dir: Annotated[Path, typer.Option("--out", help="Folder of the runs.")] = Path("runs/bench-features")
-    figure: FeatureFigure = None
+    figure: Figure = None
 
     def cases(self) -> list[Case]:
         """What to measure."""
@@ -147,7 +144,7 @@ def features(options: FeatureOptions, as_json: AsJson = False) -> None:
       metafun bench features --data mine --ways 3 --seeds 2 --tasks 1000 --results /tmp/mine.jsonl
     """
     figure = options.figure or options.results.with_suffix(".png")
-    _check_files(options.results, figure)
+    check_files(options.results, figure)
     cases = options.cases()
     benchmark = FeatureBenchmark(options.out_dir, options.results, err)
     _measure(benchmark, cases)
@@ -158,15 +155,6 @@ def features(options: FeatureOptions, as_json: AsJson = False) -> None:
         _show_features(found)
     if found:
         err.print(str(draw_accuracies(read_feature_cells(options.results), figure)), markup=False)
-
-
-def _check_files(results: Path, figure: Path) -> None:
-    """InvalidConfig before any work is done, if one of the files could not be written after it."""
-    from ..plots import check_suffix  # matplotlib is slow to import
-
-    check_folder("--results", results)
-    check_folder("--figure", figure)
-    check_suffix(figure, "--figure")
 
 
 def _measure(benchmark: FeatureBenchmark, cases: Sequence[Case]) -> None:

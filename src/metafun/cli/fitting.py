@@ -3,8 +3,9 @@
 import contextlib
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -13,14 +14,11 @@ from rich.markup import escape
 from ..config import parse_setting
 from ..data.csv_columns import write_csv
 from ..errors import InvalidConfig
-from ..estimators.trained import SHIPPED, open_trained
+from ..estimators.notes import ColumnChoice, Notes
+from ..estimators.trained import SHIPPED, Trained, open_trained
 from ..training.progress import train
-from .console import AsJson, app, err, out
-from .options import Settings
-
-# scikit-learn is slow to import; the other commands do not need it.
-if TYPE_CHECKING:
-    from ..estimators.files import Notes
+from .console import AsJson, app, err, out, shown
+from .options import Settings, with_options
 
 Model = Annotated[
     str, typer.Option("--model", help=f"A shipped checkpoint ({', '.join(SHIPPED)}), a run folder or a file.")
@@ -29,15 +27,22 @@ Context = Annotated[
     Path,
     typer.Option("--context", help="The labelled rows: a CSV file, or a folder with a subfolder of images per class."),
 ]
-Target = Annotated[Path, typer.Option("--target", help="The rows to predict: a CSV file, or a folder of images.")]
-Label = Annotated[
-    str | None,
+Target = Annotated[
+    list[str] | None,
     typer.Option(
-        "--label",
+        "--target",
         metavar="COLUMN",
-        help="Column of the labels in the context; default: the model's target, or else the last column.",
+        help="The column to predict, in the context; default: the model's target, or the last column. May be repeated.",
         show_default=False,
     ),
+]
+Label = Annotated[str | None, typer.Option("--label", hidden=True)]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option("--columns", metavar="A,B,…", help="The input columns; default: all others.", show_default=False),
+]
+Drop = Annotated[
+    list[str] | None, typer.Option("--drop", metavar="A,B,…", help="Columns that are no inputs.", show_default=False)
 ]
 Task = Annotated[
     str | None,
@@ -49,11 +54,31 @@ Steps = Annotated[int | None, typer.Option("--steps", min=1, help="Training step
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the training and of the held-out tasks or classes.")]
 
 
+@dataclass(frozen=True)
+class ContextOptions:
+    """The options of commands that take a model and its context."""
+
+    model: Model
+    context: Context
+    target: Target = None
+    label: Label = None
+    columns: Columns = None
+    drop: Drop = None
+
+    def read(self, trained: Trained, notes: Notes, labels: list[str]) -> Any:
+        """The labelled rows."""
+        from ..estimators.files import read_context
+
+        return read_context(self.context, labels, trained, ColumnChoice(self.columns or (), self.drop or ()), notes)
+
+
 @app.command()
 def fit(
     path: Annotated[Path, typer.Argument(metavar="CSV_OR_NPZ", help="The tasks or classes to learn from.")],
-    target: Annotated[str, typer.Option("--target", metavar="COLUMN", help="The column to predict.")],
+    target: Annotated[list[str], typer.Option("--target", metavar="COLUMN", help="The column to predict.")],
     task: Task = None,
+    columns: Columns = None,
+    drop: Drop = None,
     model: Annotated[Path, typer.Option("--out", help="File to write the model to.")] = Path("model.safetensors"),
     steps: Steps = None,
     settings: Settings = None,
@@ -62,10 +87,9 @@ def fit(
 ) -> None:
     """Meta-train a model on a file of yours.
 
-    Classification: the target is the class of each row, and the model learns to distinguish classes that it has not
-    seen. Regression: rows belong to tasks, and the model learns to predict a new task from a few of its rows. Some
-    classes or tasks are held out, and validation on them decides when to stop. Press Ctrl-C at any time; the same
-    command resumes.
+    Classification: the target is the class of each row, and the model learns to distinguish new classes. Regression:
+    rows belong to tasks, and the model learns to predict a new task from a few of its rows. Validation on held-out
+    classes or tasks decides when to stop. Press Ctrl-C at any time; the same command resumes.
 
     Examples:
 
@@ -75,71 +99,78 @@ def fit(
 
       metafun fit arrays.npz --target y            # X [rows, columns] and y [rows]
     """
-    from ..estimators.files import read_training_data
     from ..estimators.meta_fit import held_out_result, open_training, remove_training, run_settings
+    from ..estimators.training_files import read_training_data
 
     folder = _training_folder(model, overwrite)
     changes = run_settings(steps, seed, dict(map(parse_setting, settings or ())))
     with _shown_notes() as notes:
-        data, columns = read_training_data(path, target, task, seed, notes)
+        data = read_training_data(path, target, task, ColumnChoice(columns or (), drop or ()), seed, notes)
     if overwrite:
         remove_training(folder)
-    run = open_training(folder, data.table, data.config(changes))
+    run = open_training(folder, data, data.config(changes))
     try:
-        train(run, err)
+        train(run, err, first_line=f"{folder}: training on {data.trained_on}")
     except KeyboardInterrupt:
         raise KeyboardInterrupt("stopped; the same command resumes from there.") from None
-    open_trained(run.path).save(model, record={"columns": columns, "target": target})
-    err.print(escape(f"{model}: {held_out_result(run)}. Next: metafun predict --model {model} --context … --target …"))
+    open_trained(folder).save(model, record={"target": target[0] if len(target) == 1 else target, "task": task})
+    err.print(escape(f"{model}: {held_out_result(run)}. Next: metafun predict NEW.csv --model {model} --context …"))
 
 
 @app.command()
+@with_options(ContextOptions)
 def predict(
-    model: Model,
-    context: Context,
-    target: Target,
-    label: Label = None,
+    options: ContextOptions,
+    rows: Annotated[
+        Path | None, typer.Argument(metavar="NEW", help="The rows to predict: a CSV file, or a folder of images.")
+    ] = None,
+    quantiles: Annotated[
+        str | None,
+        typer.Option("--quantiles", metavar="Q,…", help="Quantiles of numbers too: 0.05,0.95.", show_default=False),
+    ] = None,
     predictions: Annotated[Path, typer.Option("--out", help="File to write.")] = Path("predictions.csv"),
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Predict rows from a few labelled ones, with uncertainty or probabilities.
 
-    Columns are matched by name. Predictions are written beside the columns of the target file.
+    Columns are matched by name. Predictions are written beside the columns of NEW.
 
     Examples:
 
-      metafun predict --model gp-rbf --context labelled.csv --target unlabelled.csv
+      metafun predict unlabelled.csv --model gp-rbf --context labelled.csv
 
-      metafun predict --model species.safetensors --context five.csv --target rest.csv --label species --json
+      metafun predict rest.csv --model species.safetensors --context five.csv --target species --json
 
-      metafun predict --model tables-classification --context labelled.csv --target unlabelled.csv
+      metafun predict unlabelled.csv --model tables-regression --context labelled.csv --quantiles 0.05,0.95
 
-      metafun predict --model runs/images --context known/ --target new/
+      metafun predict new/ --model runs/images --context known/
     """
-    from ..estimators.files import fit_context, predict_rows, read_context
+    from ..estimators.files import fit_context, predict_rows
 
+    rows, labels = _former_options(rows, options)
     if not as_json:
-        _check_free(predictions)
-    trained = open_trained(model)
+        _check_free(predictions, overwrite)
+    trained, levels = open_trained(options.model), _parse_quantiles(quantiles)
     with _shown_notes() as notes:
-        known = read_context(context, label, trained, notes)
-        given, predicted = predict_rows(fit_context(trained, known, notes), target, known, notes)
+        known = options.read(trained, notes, labels)
+        given, predicted = predict_rows(fit_context(trained, known, notes), rows, known, notes, levels)
     if as_json:
         # Rows of a CSV file are known by their order; images may have been left out.
-        columns = {**given, **predicted} if target.is_dir() else predicted
-        print(json.dumps({name: np.asarray(values).tolist() for name, values in columns.items()}))
+        found = {**given, **predicted} if rows.is_dir() else predicted
+        print(json.dumps({name: np.asarray(values).tolist() for name, values in found.items()}))
         return
-    write_csv(predictions, {**given, **predicted})
-    rows = len(next(iter(predicted.values())))
-    out.print(f"{predictions}: {rows:,} rows from {len(known.x):,} labelled ones")
+    write_csv(predictions, {**given, **predicted}, overwrite)
+    count = len(next(iter(predicted.values())))
+    out.print(f"{predictions}: {count:,} rows from {len(known.x):,} labelled ones")
 
 
 @app.command()
+@with_options(ContextOptions)
 def export(
-    model: Model,
-    context: Context,
-    label: Label = None,
+    options: ContextOptions,
     program: Annotated[Path, typer.Option("--out", help="File to write.")] = Path("learner.stablehlo"),
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
 ) -> None:
     """Write the predictions from a context as one program (StableHLO) that needs only JAX.
 
@@ -147,28 +178,57 @@ def export(
 
       metafun export --model gp-rbf --context labelled.csv --out learner.stablehlo
     """
-    from ..estimators.files import fit_context, read_context
+    from ..estimators.files import fit_context
 
-    _check_free(program)
-    trained = open_trained(model)
+    _check_free(program, overwrite)
+    trained = open_trained(options.model)
     with _shown_notes() as notes:
-        estimator = fit_context(trained, read_context(context, label, trained, notes), notes)
+        known = options.read(trained, notes, _labels(options))
+        estimator = fit_context(trained, known, notes)
     estimator.export(program)
-    out.print(f"{program}: rows of {estimator.n_features_in_} numbers in, predictions out")
+    encoding = estimator.encoding_
+    what = f"{estimator.X_.shape[1]} numbers" + ("" if encoding is None else f" ({', '.join(encoding.outputs)})")
+    out.print(f"{program}: rows of {what} in, predictions out")
+
+
+def _former_options(rows: Path | None, options: ContextOptions) -> tuple[Path, list[str]]:
+    """The file to predict and the columns of labels; the file was formerly given as --target FILE."""
+    if rows is not None:
+        return rows, _labels(options)
+    target = options.target or []
+    if len(target) != 1:
+        raise InvalidConfig("name the file to predict: metafun predict NEW.csv --model … --context …")
+    err.print(escape(f"warning: --target names a column now; write: metafun predict {target[0]} --model …"))
+    return Path(target[0]), [options.label] if options.label else []
+
+
+def _labels(options: ContextOptions) -> list[str]:
+    if options.label is None:
+        return options.target or []
+    err.print("warning: --label is now --target")
+    return [options.label]
+
+
+def _parse_quantiles(text: str | None) -> list[float]:
+    try:
+        levels = [float(level) for level in (text or "").split(",") if level.strip()]
+    except ValueError:
+        levels = [-1.0]
+    if not all(0 < level < 1 for level in levels):
+        raise InvalidConfig(f"--quantiles {text}: give numbers between 0 and 1, separated by commas, like 0.05,0.95.")
+    return levels
 
 
 @contextlib.contextmanager
-def _shown_notes() -> Iterator["Notes"]:
+def _shown_notes() -> Iterator[Notes]:
     """Prints the notes of what it encloses, also if that fails."""
-    from ..estimators.files import Notes
-
     notes = Notes()
     try:
         yield notes
     finally:
         for kind, lines in (("left out", notes.left_out), ("warning", notes.warnings)):
             for line in lines:
-                err.print(escape(f"{kind}: {line}"))
+                err.print(escape(shown(f"{kind}: {line}")))
 
 
 def _training_folder(model: Path, overwrite: bool) -> Path:
@@ -181,8 +241,8 @@ def _training_folder(model: Path, overwrite: bool) -> Path:
     return folder
 
 
-def _check_free(path: Path) -> None:
-    if path.exists():
-        raise InvalidConfig(f"{path} exists already; choose another --out.")
+def _check_free(path: Path, overwrite: bool) -> None:
+    if path.exists() and not overwrite:
+        raise InvalidConfig(f"{path} exists already; replace it with --overwrite, or choose another --out.")
     if not path.parent.is_dir():
         raise InvalidConfig(f"there is no folder {path.parent}; make it, or choose another --out.")

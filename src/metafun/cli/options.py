@@ -13,6 +13,15 @@ from ..config import Config, load_config, parse_setting
 from ..errors import InvalidConfig
 from ..schema import UNSET
 
+# Of benchmarks.
+Methods = Annotated[
+    list[str] | None,
+    typer.Option("--only", metavar="NAME", help="Measure this method only. Repeatable.", show_default=False),
+]
+Figure = Annotated[
+    Path | None, typer.Option("--figure", help="File of the figure.", show_default="beside the results, .png")
+]
+# Of all commands that take settings.
 Preset = Annotated[str, typer.Argument(metavar="PRESET_OR_TOML", help="A preset (see `metafun info`) or a TOML file.")]
 Settings = Annotated[
     list[str] | None,
@@ -114,3 +123,12 @@ def check_folder(option: str, path: Path | None) -> None:
     """InvalidConfig before any work is done, if the file `path` could not be written after it."""
     if path is not None and not path.absolute().parent.is_dir():
         raise InvalidConfig(f"{option} {path}: there is no folder {path.absolute().parent}; make it first.")
+
+
+def check_files(results: Path, figure: Path) -> None:
+    """InvalidConfig before any work is done, if one of the files of a benchmark could not be written after it."""
+    from ..plots import check_suffix  # matplotlib is slow to import
+
+    check_folder("--results", results)
+    check_folder("--figure", figure)
+    check_suffix(figure, "--figure")

@@ -1,7 +1,9 @@
 """Named columns of an untrusted CSV file."""
 
 import csv
-import re
+import errno
+import io
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidData, suggest
+from ..files import write_atomically
 from .arrays import MAX_BYTES, parsing
-from .table import CONTROL, printable
+from .frames import Column, Kind, category_column
+from .table import CONTROL, counted, printable
+from .text_entries import is_missing, looks_like_id, parse_bool, parse_number, parse_time
 
 MAX_FIELD_CHARACTERS = 2**16
+DELIMITERS = (",", ";", "\t", "|")
 
 
 @dataclass(frozen=True)
@@ -23,10 +29,12 @@ class CsvColumns:
     Args:
         path: the file, for messages.
         entries: the entries of each column, by its name.
+        decimal_comma: whether 3,5 is a number.
     """
 
     path: Path
     entries: dict[str, list[str]]
+    decimal_comma: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -36,31 +44,72 @@ class CsvColumns:
         return len(next(iter(self.entries.values())))
 
     def labels(self, name: str) -> list[str]:
-        """The entries of the column `name`; InvalidData if one is empty or has control characters."""
+        """The entries of the column `name`; InvalidData if one is missing or has control characters."""
         entries = self._column(name)
         for row, entry in enumerate(entries):
-            if not entry or CONTROL.search(entry):
-                problem = f"'{name}' is {entry!r}; every row needs a label of printable characters."
+            if is_missing(entry) or CONTROL.search(entry):
+                problem = f"'{name}' is {entry!r}; every row needs an entry of printable characters. Fill or remove it."
                 raise InvalidData(printable(f"{self.path}, row {row + 1}: {problem}"))
         return entries
 
     def numbers(self, names: Sequence[str], gaps: bool = False) -> NDArray:
-        """The named columns as numbers [rows, columns]; NaN and infinity are accepted.
+        """The named columns as numbers [rows, columns]; infinity is accepted.
 
         Args:
             names: the columns, in the order wanted.
-            gaps: read an empty entry as NaN instead of refusing it.
+            gaps: read a missing entry as NaN instead of refusing it.
         """
-        matrix = np.empty((len(self), len(names)))
-        for j, name in enumerate(names):
-            for i, entry in enumerate(self._column(name)):
-                try:
-                    matrix[i, j] = float(entry) if entry or not gaps else np.nan
-                except ValueError:
-                    raise InvalidData(
-                        printable(f"{self.path}, row {i + 1}: '{name}' is {entry!r}, not a number; fix or drop it.")
-                    ) from None
+        matrix = np.stack([self.column(name, "number").values for name in names], 1)
+        if not gaps and np.isnan(matrix).any():
+            row, column = np.argwhere(np.isnan(matrix))[0]
+            entry = self.entries[names[column]][row]
+            raise InvalidData(
+                printable(f"{self.path}, row {row + 1}: '{names[column]}' is {entry!r}; fill it or remove the row.")
+            )
         return matrix
+
+    def column(self, name: str, kind: Kind | None = None) -> Column:
+        """The column `name`; missing entries are empty, NA, n/a, ? and the like.
+
+        Args:
+            name: its name.
+            kind: what it must hold; None: what most of its entries look like.
+        """
+        entries = self._column(name)
+        missing = [is_missing(entry) for entry in entries]
+        known = [entry for entry, gap in zip(entries, missing, strict=True) if not gap]
+        if kind is None:
+            kind = self._kind(known)
+        if kind == "category":
+            return category_column(name, (None if gap else e for gap, e in zip(missing, entries, strict=True)))
+        read = parse_time if kind == "time" else self._number
+        values = np.array([np.nan if gap else read(e) for gap, e in zip(missing, entries, strict=True)], float)
+        wrong = np.isnan(values) & ~np.array(missing, bool)
+        if wrong.any():
+            row = int(wrong.argmax())
+            what = "a time such as 2024-05-31 or 2024-05-31 12:30" if kind == "time" else "a number"
+            remedy = f"correct it, leave it empty, or leave the column out ({counted(int(wrong.sum()), 'such rows')})"
+            raise InvalidData(
+                printable(f"{self.path}, row {row + 1}: '{name}' is {entries[row]!r}, not {what}; {remedy}.")
+            )
+        return Column(name, kind, values)
+
+    def has_fractions(self, name: str) -> bool:
+        """Whether all entries of the column `name` are numbers and some are not whole."""
+        known = np.array([self._number(entry) for entry in self._column(name) if not is_missing(entry)])
+        return not np.isnan(known).any() and bool((known % 1 != 0).any())
+
+    def _kind(self, known: list[str]) -> Kind:
+        if any(map(looks_like_id, known)):
+            return "category"
+        are_numbers = sum(not np.isnan(self._number(entry)) for entry in known)
+        # A few entries that are not numbers are mistakes; `column` names the first.
+        if 2 * are_numbers > len(known) or not known:
+            return "number"
+        return "time" if 2 * sum(not np.isnan(parse_time(entry)) for entry in known) > len(known) else "category"
+
+    def _number(self, entry: str) -> float:
+        return parse_bool(entry) if entry[:1] in "tTfF" else parse_number(entry, self.decimal_comma)
 
     def expect(self, name: str | None) -> None:
         """Raises InvalidData unless the column `name` exists or `name` is None."""
@@ -73,7 +122,7 @@ class CsvColumns:
 
 
 def read_csv(path: Path) -> CsvColumns:
-    """Reads a CSV file whose first line names the columns."""
+    """Reads a file whose first line names the columns, separated by commas, semicolons, tabs or bars."""
     if not path.is_file():
         raise InvalidData(f"{path} does not exist or is not a file.")
     if path.stat().st_size > MAX_BYTES:
@@ -81,38 +130,41 @@ def read_csv(path: Path) -> CsvColumns:
     csv.field_size_limit(MAX_FIELD_CHARACTERS)
     with parsing(path, "a CSV file in UTF-8 whose first line names the columns"):
         with open(path, encoding="utf-8-sig", newline="") as file:
-            lines = [line for line in csv.reader(file, strict=True) if line]
+            delimiter = _delimiter(file.readline())
+            file.seek(0)
+            lines = [line for line in csv.reader(file, strict=True, delimiter=delimiter) if line]
         if len(lines) < 2:
             raise InvalidData("it has no rows below the names of its columns")
         names = [name.strip() for name in lines[0]]
-        if len(names) == 1 and re.search(r"[;\t|]", names[0]):
-            raise InvalidData(f"it has one column, '{names[0]}'; entries must be separated by commas")
         if len(set(names)) < len(names) or not all(names) or any(map(CONTROL.search, names)):
             raise InvalidData(f"its columns are called {', '.join(map(repr, names))}; each needs a different name")
-        if all(map(_is_number, names)):
+        if not any(np.isnan(parse_number(name, delimiter != ",")) for name in names):
             raise InvalidData("its first line has numbers instead of column names")
         for number, line in enumerate(lines[1:], 1):
             if len(line) != len(names):
                 raise InvalidData(f"row {number} has {len(line)} entries for {len(names)} columns")
-    return CsvColumns(path, {name: [line[i].strip() for line in lines[1:]] for i, name in enumerate(names)})
+    entries = {name: [line[i].strip() for line in lines[1:]] for i, name in enumerate(names)}
+    return CsvColumns(path, entries, delimiter != ",")
 
 
-def write_csv(path: Path, columns: dict[str, Sequence[object]]) -> None:
-    """Writes a new CSV file; FileExistsError if `path` exists.
+def _delimiter(header: str) -> str:
+    """The separator of the column names: the one that gives the most of them, or a comma."""
+    fields = {delimiter: len(next(csv.reader([header], delimiter=delimiter), [])) for delimiter in DELIMITERS}
+    return max(DELIMITERS, key=lambda delimiter: fields[delimiter])
+
+
+def write_csv(path: Path, columns: dict[str, Sequence[object]], overwrite: bool = False) -> None:
+    """Writes a CSV file; FileExistsError if `path` exists.
 
     Args:
         path: the file to create.
         columns: the entries of each column, by its name. File names that are not valid Unicode keep their bytes.
+        overwrite: replace an existing file.
     """
-    with open(path, "x", encoding="utf-8", errors="surrogateescape", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(columns)
-        writer.writerows(zip(*columns.values(), strict=True))
-
-
-def _is_number(entry: str) -> bool:
-    try:
-        float(entry)
-    except ValueError:
-        return False
-    return True
+    if path.exists() and not overwrite:
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    write_atomically(path, text.getvalue().encode("utf-8", "surrogateescape"))  # all of it or none

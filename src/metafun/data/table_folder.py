@@ -1,11 +1,13 @@
 """A stored table: a folder with features.npy, which is memory-mapped, and table.json."""
 
 import dataclasses
+import glob
 import json
 import math
 import os
 import re
 import shutil
+import time
 import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -38,6 +40,10 @@ class TableDescription:
     source: str
     imported: str
     image: tuple[int, int] | None = None
+
+
+# No import takes longer.
+SECONDS_OF_AN_IMPORT = 24 * 3600
 
 
 def is_table_name(name: str) -> bool:
@@ -75,6 +81,7 @@ def save_table(table: Table, folder: Path, source: str, *, overwrite: bool = Fal
         _write_files(table, source, temporary)
         with locked(folder, wait=True):
             _finish_replacement(folder, table.name)
+            _remove_leftovers(folder, table.name, temporary)
             _check_absent(target, overwrite)  # another process may have written it meanwhile
             try:
                 if os.path.lexists(target):
@@ -172,6 +179,13 @@ def _finish_replacement(folder: Path, name: str) -> None:
         shutil.rmtree(backup, ignore_errors=True)
     else:
         backup.unlink(missing_ok=True)
+
+
+def _remove_leftovers(folder: Path, name: str, own: Path) -> None:
+    """Removes the folders of imports that were killed; those of today may belong to imports that are running."""
+    for path in folder.glob(f".{glob.escape(name)}.{'[0-9a-f]' * 32}"):
+        if path != own and time.time() - path.stat().st_mtime > SECONDS_OF_AN_IMPORT:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _check_absent(target: Path, overwrite: bool) -> None:

@@ -2,7 +2,7 @@
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -10,14 +10,23 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, validate_data
 
-from ..errors import InvalidCheckpoint, MetaFunError
+from ..data.encoding import Encoding
+from ..data.frames import is_frame
+from ..errors import Diverged, InvalidCheckpoint, InvalidTask, MetaFunError, NotEnoughMemory
 from ..tasks.scaling import TaskScaling
+from ..training.memory import enough_memory
 from .exporting import export_program
+from .inputs import encode_rows, encoding_for
+from .meta_fit import MetaFitOptions, TrainingData, meta_train
 from .padding import pad_rows, padded_chunks, padded_size, rows_at_once, to_float32
 from .saving import SavedContext, load_context, save
-from .trained import Trained, open_trained
+from .trained import Interrupted, Trained, open_trained
+
+# Of a user's numbers.
+LARGEST = 1e100
+FEWER_ROWS = "fit fewer rows, or predict fewer at a time"
 
 
 class FewShotEstimator(BaseEstimator):
@@ -30,11 +39,13 @@ class FewShotEstimator(BaseEstimator):
     y_: NDArray
     n_features_in_: int
     feature_names_in_: NDArray
+    # How columns of a frame become numbers; None where X is an array of numbers.
+    encoding_: Encoding | None
     trained_: Trained
     scaling_: TaskScaling
     representation_: Any
 
-    def __init__(self, checkpoint: str | Path | Trained | None = None):
+    def __init__(self, checkpoint: str | Path | Trained | Interrupted | None = None):
         """Chooses the model; it is opened by `fit`.
 
         Args:
@@ -48,29 +59,36 @@ class FewShotEstimator(BaseEstimator):
         """Encodes the context of a task; no parameter of the model changes.
 
         Args:
-            X: inputs, [n, dx]. A model for any table accepts NaN as a missing entry.
+            X: inputs: an array of numbers [n, dx], or a data frame (pandas or polars). A model for any table takes NaN
+                as a missing entry, and encodes columns of categories, text, booleans and times.
             y: outputs: numbers, [n] or [n, dy], for regression; labels, [n], for classification.
         """
         trained = self._open_model()
         # A table is standardised by its context, and one row has no spread.
         least = 2 if trained.tasks.accepts_any_table else 1
-        rows, values = self._validated(trained, X, y, reset=True, ensure_min_samples=least, **self._y_checks)
-        return self._fit_context(trained, rows, values)
+        encoding = encoding_for(trained, X)
+        options = {"ensure_min_samples": least, **self._y_checks}
+        rows, values = self._validated(trained, encoding, X, y, reset=True, **options)
+        self._fit_context(trained, rows, values)
+        self.encoding_ = encoding
+        return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Adds rows to the context, or starts one; X and y as for `fit`."""
+        """Adds rows to the context, or starts one; X and y as for `fit`. Columns are encoded as in the first rows."""
         if not hasattr(self, "X_"):
             return self.fit(X, y)
         trained = self._open_model()
-        rows, values = self._validated(trained, X, y, reset=False, **self._y_checks)
+        rows, values = self._validated(trained, self._encoding, X, y, reset=False, **self._y_checks)
         if (values.dtype.kind in "biuf") != (self.y_.dtype.kind in "biuf"):
             raise ValueError(f"y is {values.dtype}, but y of the rows before is {self.y_.dtype}; give the same kind.")
         return self._fit_context(trained, np.concatenate([self.X_, rows]), np.concatenate([self.y_, values]))
 
     def save(self, path: str | Path) -> None:
         """Writes the model and, after `fit`, the context to one safetensors file, which runs no code when loaded."""
-        columns = list(getattr(self, "feature_names_in_", []))
-        context = SavedContext(self.X_, *self._saved_y(), columns) if hasattr(self, "X_") else None
+        context = None
+        if hasattr(self, "X_"):
+            columns = list(getattr(self, "feature_names_in_", []))
+            context = SavedContext(self.X_, *self._saved_y(), columns, self._encoding)
         save(Path(path), open_trained(self._source), context)
 
     @classmethod
@@ -80,9 +98,9 @@ class FewShotEstimator(BaseEstimator):
         trained = loaded._open_model()
         try:
             if context := load_context(path, trained):
-                loaded.fit(context.X, loaded._restored_y(context))
-                if context.columns:
-                    loaded.feature_names_in_ = np.array(context.columns, object)
+                loaded._restore(trained, context)
+        except NotEnoughMemory:
+            raise
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise InvalidCheckpoint(f"{path} has a damaged context: {error}") from None
         return loaded
@@ -90,12 +108,18 @@ class FewShotEstimator(BaseEstimator):
     def export(self, path: str | Path) -> None:
         """Writes the predictions from this context as one StableHLO program that needs only JAX.
 
+        It takes rows of numbers; for a data frame these are the rows that `encode` returns.
         `jax.export.deserialize(bytearray(Path(path).read_bytes())).call(x)` runs it for float32 x [m, dx], any m.
         It returns the probabilities [m, k] of a classifier; mean and standard deviation, [m, dy] each, of a
         regressor, or the mean alone where `predicts_std` is False.
         """
         self._ensure_encoded()
-        export_program(Path(path), self._predict_traceable, self.n_features_in_)
+        export_program(Path(path), self._predict_traceable, self.X_.shape[1])
+
+    def encode(self, X: ArrayLike) -> NDArray:
+        """The rows X as the numbers [m, dx] that an exported program takes."""
+        self._ensure_encoded()
+        return self._validated(self.trained_, self._encoding, X, reset=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """A pickle holds the context and the checkpoint's name; the rest is computed again when it is needed."""
@@ -114,7 +138,7 @@ class FewShotEstimator(BaseEstimator):
             return False  # `fit` reports what is wrong with the checkpoint
 
     @property
-    def _source(self) -> str | Path | Trained:
+    def _source(self) -> str | Path | Trained | Interrupted:
         return f"tables-{self.problem}" if self.checkpoint is None else self.checkpoint
 
     def _open_model(self) -> Trained:
@@ -126,18 +150,52 @@ class FewShotEstimator(BaseEstimator):
             )
         return trained
 
-    def _validated(self, trained: Trained, *arrays: ArrayLike, reset: bool, **options: Any) -> Any:
-        """The arrays after scikit-learn's checks, if the model accepts their number of columns."""
+    @property
+    def _encoding(self) -> Encoding | None:
+        return getattr(self, "encoding_", None)  # pickles of earlier versions have none
+
+    def _validated(
+        self, trained: Trained, encoding: Encoding | None, X: ArrayLike, *y: ArrayLike, reset: bool, **options: Any
+    ) -> Any:
+        """X as rows of numbers, and y, after scikit-learn's checks, if the model accepts their number of columns."""
         tasks = trained.tasks
-        finite = "allow-nan" if tasks.accepts_any_table else True
-        checked = validate_data(self, *arrays, reset=reset, dtype=float, ensure_all_finite=finite, **options)
-        if not tasks.accepts_any_table and self.n_features_in_ != tasks.sizes[0]:
+        missing = "allow-nan" if tasks.accepts_any_table else True
+        options |= {"dtype": float, "ensure_all_finite": missing}
+        if encoding is None and not is_frame(X):
+            checked = validate_data(self, X, *y, reset=reset, **options)
+        else:
+            if is_frame(X):
+                validate_data(self, X, reset=reset, skip_check_array=True)  # only the names of the columns
+            else:
+                X = validate_data(self, X, reset=reset, dtype=float, ensure_all_finite="allow-nan")
+            rows = encode_rows(encoding, X)
+            checked = check_X_y(rows, *y, **options) if y else check_array(rows, **options)
+        self._check_width(trained, checked[0] if y else checked)
+        return checked
+
+    def _check_width(self, trained: Trained, rows: NDArray) -> None:
+        tasks = trained.tasks
+        if not tasks.accepts_any_table and rows.shape[1] != tasks.sizes[0]:
             raise ValueError(
-                f"X has {self.n_features_in_} features, but the model takes {tasks.sizes[0]}; use a model that was "
+                f"X has {rows.shape[1]} features, but the model takes {tasks.sizes[0]}; use a model that was "
                 "trained on such inputs."
             )
-        warn_out_of_range("X", checked[0] if len(arrays) > 1 else checked, tasks.input_bounds, "MinMaxScaler({})")
-        return checked
+        warn_out_of_range("X", rows, tasks.input_bounds, "MinMaxScaler({})")
+
+    def _restore(self, trained: Trained, context: SavedContext) -> None:
+        """Fits a context that was encoded before it was saved."""
+        missing = "allow-nan" if trained.tasks.accepts_any_table else True
+        options = {"dtype": float, "ensure_all_finite": missing, **self._y_checks}
+        rows, values = check_X_y(context.X, self._restored_y(context), **options)
+        encoding = trained.encoding or context.encoding
+        if encoding is not None and len(encoding.outputs) != rows.shape[1]:
+            raise ValueError(f"{len(encoding.outputs)} columns in its encoding, but {rows.shape[1]} in its rows")
+        self._check_width(trained, rows)
+        self._fit_context(trained, rows, values)
+        self.encoding_ = encoding
+        self.n_features_in_ = rows.shape[1] if encoding is None else len(encoding.columns)
+        if context.columns:
+            self.feature_names_in_ = np.array(context.columns, object)
 
     @abstractmethod
     def _fit_context(self, trained: Trained, X: NDArray, y: NDArray) -> Self:
@@ -147,7 +205,9 @@ class FewShotEstimator(BaseEstimator):
         """Encodes a context, with y as the `targets` [n, dy] of the model, and keeps it if that succeeds."""
         size = padded_size(len(X))
         x, t = pad_rows(to_float32(scaling.scale_inputs(X), "X"), size), pad_rows(to_float32(targets, "y"), size)
-        self.representation_ = trained.encode(x, t, np.arange(size) < len(X))
+        with enough_memory(FEWER_ROWS):
+            # At once: otherwise a lack of memory would be reported by the first prediction.
+            self.representation_ = jax.block_until_ready(trained.encode(x, t, np.arange(size) < len(X)))
         # Copies: `save` must not see what the caller later does to the arrays.
         self.X_, self.y_, self.trained_, self.scaling_ = np.array(X), np.array(y), trained, scaling
 
@@ -160,7 +220,7 @@ class FewShotEstimator(BaseEstimator):
     def _chunks(self, X: ArrayLike) -> Iterator[tuple[NDArray, int]]:
         """Validated rows in padded chunks, each with its number of rows before padding."""
         self._ensure_encoded()
-        rows = self._validated(self.trained_, X, reset=False)
+        rows = self._validated(self.trained_, self._encoding, X, reset=False)
         return padded_chunks(rows, self.scaling_.scale_inputs, rows_at_once(self.trained_.model))
 
     @abstractmethod
@@ -175,11 +235,40 @@ class FewShotEstimator(BaseEstimator):
     def _restored_y(self, context: SavedContext) -> NDArray:
         """The y that was fitted."""
 
-    def _use(self, trained: Trained) -> Self:
-        """Makes `trained` the checkpoint; an existing context is encoded again when it is needed."""
+    def _meta_train(self, make_data: Callable[[int], TrainingData], options: MetaFitOptions) -> Self:
+        """Trains a model and makes it the checkpoint; an existing context is kept if its columns stay as they are."""
+        try:
+            trained = meta_train(make_data, **options)
+        except (KeyboardInterrupt, Diverged):
+            self.checkpoint = Interrupted()
+            raise
         self.checkpoint = trained
-        self.__dict__.pop("representation_", None)
+        if (encoding := trained.encoding) is not None:
+            self.n_features_in_ = len(encoding.columns)
+            if encoding.named:
+                self.feature_names_in_ = np.array(encoding.names, object)
+        has_encoding = trained.encoding is not None or self._encoding is not None
+        for name in ("representation_", "X_", "y_", "encoding_") if has_encoding else ("representation_",):
+            self.__dict__.pop(name, None)
         return self
+
+
+def in_range(values: NDArray, name: str) -> NDArray:
+    """The values, if their squares and sums are finite too; otherwise ValueError about `name`."""
+    if len(values) and np.nanmax(np.abs(values), initial=0) > LARGEST:
+        raise ValueError(f"{name} has numbers beyond ±{LARGEST:g}; scale it.")
+    return values
+
+
+def finite(predicted: NDArray) -> NDArray:
+    """The predictions, if all are finite; otherwise InvalidTask."""
+    if not np.isfinite(predicted).all():
+        row = int(np.argwhere(~np.isfinite(predicted))[0][0])
+        raise InvalidTask(
+            f"the prediction of row {row} is not finite: numbers in X, y or the model are too large to compute with; "
+            "scale them, or use another model."
+        )
+    return predicted
 
 
 def warn_out_of_range(name: str, values: NDArray, bounds: tuple[float, float] | None, remedy: str) -> None:

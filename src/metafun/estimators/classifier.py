@@ -8,8 +8,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
-from .base import FewShotEstimator
-from .meta_fit import MetaFitOptions, classification_data, meta_train
+from ..training.memory import enough_memory
+from .base import FEWER_ROWS, FewShotEstimator, finite
+from .meta_fit import MetaFitOptions, classification_data
 from .saving import SavedContext
 from .trained import Trained
 
@@ -28,14 +29,15 @@ class MetaFunClassifier(ClassifierMixin, FewShotEstimator):
         """Trains a model to distinguish classes that it has not seen; it becomes this estimator's `checkpoint`.
 
         Some of the classes are held out, and validation on them decides when to stop. Training starts as a nearest
-        class mean of centred features, whose accuracy is reported too, and keeps it if nothing better is found.
+        class mean of centred features, whose accuracy is reported too, and keeps it if nothing better is found. Ctrl-C
+        ends the training; the best parameters so far are kept.
 
         Args:
-            X: inputs, [n, dx].
+            X: inputs, [n, dx]: an array of numbers, or a data frame. NaN is a missing entry.
             y: labels, [n], of at least 4 classes with at least 2 rows each.
             **options: `steps`, `settings`, `folder`, `seed` and `progress`, see `MetaFitOptions`.
         """
-        return self._use(meta_train(lambda seed: classification_data(X, y, seed), **options))
+        return self._meta_train(lambda seed: classification_data(X, y, seed), options)
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
         """Adds rows to the context, or starts one; new classes may appear at any time.
@@ -49,11 +51,12 @@ class MetaFunClassifier(ClassifierMixin, FewShotEstimator):
 
     def predict_proba(self, X: ArrayLike) -> NDArray:
         """Class probabilities [m, k] of the rows X [m, dx], in the order of `classes_`."""
-        chunks = [
-            np.asarray(self.trained_.probabilities(self.representation_, x))[:n, : len(self.classes_)]
-            for x, n in self._chunks(X)
-        ]
-        return np.concatenate(chunks)
+        with enough_memory(FEWER_ROWS):
+            chunks = [
+                np.asarray(self.trained_.probabilities(self.representation_, x))[:n, : len(self.classes_)]
+                for x, n in self._chunks(X)
+            ]
+        return finite(np.concatenate(chunks))
 
     def predict(self, X: ArrayLike) -> NDArray:
         """The most probable class [m] of the rows X [m, dx]."""
@@ -77,4 +80,7 @@ class MetaFunClassifier(ClassifierMixin, FewShotEstimator):
         return np.searchsorted(self.classes_, self.y_), self.classes_.tolist()
 
     def _restored_y(self, context: SavedContext) -> NDArray:
-        return np.asarray(context.labels)[context.y]
+        codes = context.y
+        if codes.ndim != 1 or codes.dtype.kind not in "iu" or not ((codes >= 0) & (codes < len(context.labels))).all():
+            raise ValueError(f"its classes are not indices of its {len(context.labels)} labels")
+        return np.asarray(context.labels)[codes]

@@ -1,38 +1,23 @@
-"""CSV files, .npz files and folders of images in; training data, contexts and predictions out."""
+"""CSV files and folders of images in; contexts and predictions out."""
 
-import contextlib
 import math
-import warnings
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.arrays import read_npz
-from ..data.csv_columns import read_csv
+from ..data.csv_columns import CsvColumns, read_csv
+from ..data.frames import ColumnTable
 from ..data.images import entries, folders, pixels
 from ..data.table import printable
-from ..errors import InvalidConfig, InvalidData, MetaFunError
+from ..errors import InvalidConfig, InvalidData
 from .classifier import MetaFunClassifier
-from .meta_fit import TrainingData, classification_data, regression_data
-from .regressor import MetaFunRegressor
+from .notes import ColumnChoice, Notes, errors_about, id_hints
+from .regressor import MetaFunRegressor, normal_quantiles
 from .trained import Trained
-
-
-@dataclass(frozen=True)
-class Notes:
-    """What a caller should show its user.
-
-    Args:
-        left_out: a line for each file or class that is left out.
-        warnings: a line for each warning about the values in a file.
-    """
-
-    left_out: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -41,100 +26,76 @@ class LabelledRows:
 
     Args:
         path: the file or folder.
-        inputs: names of the input columns; empty for images.
-        label: name of the column of labels.
-        x: inputs, [n, dx].
-        y: outputs or labels, [n].
+        labels: names of the columns of labels; only regression may have several.
+        x: inputs: the columns of a file, or pixels [n, dx].
+        y: outputs, [n] or [n, dy], or labels, [n].
     """
 
     path: Path
-    inputs: list[str]
-    label: str
-    x: NDArray
+    labels: list[str]
+    x: Any
     y: Any
 
 
-def read_training_data(
-    path: Path, target: str, task: str | None, seed: int, notes: Notes
-) -> tuple[TrainingData, list[str]]:
-    """Data to meta-train on and the names of its input columns (empty for .npz).
-
-    Args:
-        path: a CSV file, or an .npz file with the inputs in X.
-        target: column or array of the outputs (regression) or labels (classification).
-        task: column or array that names the task of each row, for regression; None for classification.
-        seed: seed of the choice of held-out tasks or classes.
-        notes: receives warnings.
-    """
-    x, y, groups, inputs = (_read_npz if path.suffix == ".npz" else _read_columns)(path, target, task)
-    with _errors_about(path, notes):
-        return _classes(x, y, seed) if groups is None else _tasks(x, y, groups, seed), inputs
-
-
-def _read_columns(path: Path, target: str, task: str | None) -> tuple[NDArray, Any, Any, list[str]]:
-    columns = read_csv(path)
-    for name in (target, task):
-        columns.expect(name)
-    if task == target:
-        raise InvalidConfig(f"--task and --target are both '{target}'; give the task of each row in another column.")
-    inputs = [name for name in columns.names if name not in (target, task)]
-    if task is None:
-        return columns.numbers(inputs), columns.labels(target), None, inputs
-    return columns.numbers(inputs), columns.numbers([target])[:, 0], columns.labels(task), inputs
-
-
-def _read_npz(path: Path, target: str, task: str | None) -> tuple[NDArray, Any, Any, list[str]]:
-    names = [name for name in ("X", target, task) if name is not None]
-    arrays = read_npz(path, names)
-    for name in names:
-        if name not in arrays:
-            raise InvalidData(f"{path} has no array '{name}'; it needs X, {target}{f' and {task}' if task else ''}.")
-    return arrays["X"], arrays[target], None if task is None else arrays[task], []
-
-
-def _tasks(x: NDArray, y: NDArray, groups: Any, seed: int) -> TrainingData:
-    groups = np.asarray(groups)
-    if len(groups) != len(x):
-        raise InvalidData(f"{len(x):,} rows, but {len(groups):,} tasks; give one task for each row.")
-    names = np.unique(groups)
-    tasks = [(x[groups == name], y[groups == name]) for name in names]
-    return regression_data(tasks, seed, [f"'{name}'" for name in names])
-
-
-def _classes(x: NDArray, y: Any, seed: int) -> TrainingData:
-    labels = np.asarray(y)
-    if labels.dtype.kind == "f" or (labels.dtype.kind == "U" and len(set(y)) > len(y) / 2):
-        reason = "are not whole numbers" if labels.dtype.kind == "f" else "are almost all different"
-        raise InvalidData(
-            f"the targets {reason}, so they are hardly classes; for regression name the column with the task of each "
-            "row: --task COLUMN."
-        )
-    return classification_data(x, labels, seed)
-
-
-def read_context(path: Path, label: str | None, trained: Trained, notes: Notes) -> LabelledRows:
+def read_context(
+    path: Path, labels: Sequence[str], trained: Trained, choice: ColumnChoice, notes: Notes
+) -> LabelledRows:
     """Labelled rows for a model.
 
     Args:
         path: a CSV file, or a folder with a subfolder of images for each class.
-        label: column of the labels; default: the target the model was trained on, or the last column.
+        labels: columns of the labels; empty: the target the model was trained on, or the last column.
         trained: the model; if it was trained on a file, columns are matched by their names there.
-        notes: receives the files and classes that are left out.
+        choice: which of the other columns are inputs, for a model of any table.
+        notes: receives warnings and the files and classes that are left out.
     """
     if path.is_dir():
-        return _read_class_folders(path, label, trained, notes)
-    columns, record = read_csv(path), trained.record
-    learned = record if isinstance(record.get("columns"), list) and record["columns"] else {}
-    label = label or learned.get("target") or columns.names[-1]
-    if label not in columns.names:
-        raise InvalidData(f"{path} has no column '{label}', which the model predicts; name the labels with --label.")
-    inputs = learned.get("columns") or [name for name in columns.names if name != label]
-    regression = trained.tasks.problem == "regression"
-    y = columns.numbers([label])[:, 0] if regression else columns.labels(label)
-    return LabelledRows(path, inputs, label, columns.numbers(inputs, trained.tasks.accepts_any_table), y)
+        return _read_class_folders(path, labels, trained, notes)
+    columns, learned = read_csv(path), trained_columns(trained)
+    target = trained.record.get("target") if learned else None
+    names = list(labels) or ([target] if isinstance(target, str) else list(target or columns.names[-1:]))
+    for name in names:
+        if name not in columns.names:
+            raise InvalidData(
+                f"{path} has no column '{name}', which the model predicts; name the column of the labels with --target."
+            )
+    if learned and choice.is_made:
+        raise InvalidConfig(
+            f"the model was trained on the columns {', '.join(learned)}; --columns and --drop do not apply."
+        )
+    _check_one_task(columns, trained)
+    inputs = learned or choice.inputs(columns, names)
+    if trained.tasks.problem == "classification" and len(names) > 1:
+        raise InvalidConfig(f"a classifier has one target; got {', '.join(names)}.")
+    y: Any = columns.labels(names[0]) if trained.tasks.problem == "classification" else columns.numbers(names)
+    if len(names) == 1:
+        y = np.ravel(y)
+    kinds = {} if trained.encoding is None else {code.name: code.kind for code in trained.encoding.columns}
+    x = ColumnTable([columns.column(name, kinds.get(name)) for name in inputs])
+    if not learned:
+        notes.warnings.extend(f"{path}: {hint}" for hint in id_hints(columns, x.columns))
+    return LabelledRows(path, names, x, y)
 
 
-def _read_class_folders(path: Path, label: str | None, trained: Trained, notes: Notes) -> LabelledRows:
+def _check_one_task(columns: CsvColumns, trained: Trained) -> None:
+    """InvalidData if the context has rows of several tasks: the model would take them for one."""
+    task = trained.record.get("task")
+    count = len(set(columns.entries.get(task, ()))) if isinstance(task, str) else 0
+    if count > 1:
+        raise InvalidData(
+            f"{columns.path} has rows of {count:,} tasks in '{task}', but a context is one task; give the rows of one."
+        )
+
+
+def trained_columns(trained: Trained) -> list[str]:
+    """Names of the columns that the model was trained on; empty where they have none."""
+    if trained.encoding is not None:
+        return trained.encoding.names if trained.encoding.named else []
+    columns = trained.record.get("columns")  # of version 0.1
+    return [str(name) for name in columns] if isinstance(columns, list) else []
+
+
+def _read_class_folders(path: Path, labels: Sequence[str], trained: Trained, notes: Notes) -> LabelledRows:
     side, colour = _image_format(path, trained)
     classes = folders(path, path, notes.left_out)
     class_of = {file: folder.name for folder in classes for file in entries(folder, path, notes.left_out)}
@@ -144,7 +105,7 @@ def _read_class_folders(path: Path, label: str | None, trained: Trained, notes: 
     y = [class_of[file] for file in rows]
     for empty in sorted({folder.name for folder in classes} - set(y)):
         notes.left_out.append(printable(f"{path / empty}: no readable image, so no class"))
-    return LabelledRows(path, [], label or "class", np.stack(list(rows.values())), y)
+    return LabelledRows(path, list(labels[:1]) or ["class"], np.stack(list(rows.values())), y)
 
 
 def fit_context(trained: Trained, context: LabelledRows, notes: Notes) -> MetaFunRegressor | MetaFunClassifier:
@@ -156,53 +117,73 @@ def fit_context(trained: Trained, context: LabelledRows, notes: Notes) -> MetaFu
         notes: receives warnings.
     """
     estimator = MetaFunRegressor if trained.tasks.problem == "regression" else MetaFunClassifier
-    with _errors_about(context.path, notes):
+    with errors_about(context.path, notes):
         return estimator(trained).fit(context.x, context.y)
 
 
 def predict_rows(
-    estimator: MetaFunRegressor | MetaFunClassifier, path: Path, context: LabelledRows, notes: Notes
+    estimator: MetaFunRegressor | MetaFunClassifier,
+    path: Path,
+    context: LabelledRows,
+    notes: Notes,
+    quantiles: Sequence[float] = (),
 ) -> tuple[dict[str, list[str]], dict[str, Any]]:
     """The columns of a file, or the names of the images in a folder; and columns of predictions for its rows.
 
-    Predictions are labels and probabilities, or means and standard deviations.
+    Predictions are labels and probabilities, or means, standard deviations and quantiles.
 
     Args:
         estimator: the result of `fit_context`.
         path: a CSV file with the input columns of `context`, or a folder of images.
         context: the labelled rows.
         notes: receives warnings and the files that are left out.
+        quantiles: quantiles of a regressor's predictions, between 0 and 1.
     """
-    given, x = _read_targets(path, context, estimator.trained_, notes)
-    with _errors_about(path, notes):
-        predicted = _predict(estimator, x, context.label)
+    given, x = _read_new_rows(path, context, estimator, notes)
+    with errors_about(path, notes):
+        if isinstance(estimator, MetaFunClassifier):
+            if quantiles:
+                raise InvalidConfig("a classifier predicts probabilities, no quantiles; leave --quantiles out.")
+            predicted = _classify(estimator, x, context.labels[0])
+        else:
+            predicted = _regress(estimator, x, context.labels, quantiles)
     return given, {f"{name} (predicted)" if name in given else name: found for name, found in predicted.items()}
 
 
-def _read_targets(
-    path: Path, context: LabelledRows, trained: Trained, notes: Notes
-) -> tuple[dict[str, list[str]], NDArray]:
+def _read_new_rows(
+    path: Path, context: LabelledRows, estimator: MetaFunRegressor | MetaFunClassifier, notes: Notes
+) -> tuple[dict[str, list[str]], ColumnTable | NDArray]:
     if path.is_dir():
-        side, colour = _image_format(path, trained)
+        side, colour = _image_format(path, estimator.trained_)
         rows = _read_pixels(_files_below(path, path, notes), side, colour, notes)
         if not rows:
             raise InvalidData(f"{path} has no readable images; expected images.")
         return {"file": [str(file.relative_to(path)) for file in rows]}, np.stack(list(rows.values()))
-    if context.path.is_dir():
+    if isinstance(context.x, np.ndarray):
         raise InvalidData(f"{context.path} is a folder of images, but {path} is not; give a folder of images too.")
     columns = read_csv(path)
-    return columns.entries, columns.numbers(context.inputs, trained.tasks.accepts_any_table)
+    return columns.entries, ColumnTable([columns.column(like.name, like.kind) for like in context.x.columns])
 
 
-def _predict(estimator: MetaFunRegressor | MetaFunClassifier, x: NDArray, label: str) -> dict[str, Any]:
-    if isinstance(estimator, MetaFunClassifier):
-        shares = estimator.predict_proba(x)
-        found = {label: estimator.classes_[shares.argmax(1)]}
-        return found | {f"P({name})": shares[:, k] for k, name in enumerate(estimator.classes_)}
-    if not estimator.predicts_std:
-        return {label: estimator.predict(x)}
-    mean, std = estimator.predict(x, return_std=True)
-    return {label: mean, f"{label}_std": std}
+def _classify(estimator: MetaFunClassifier, x: Any, label: str) -> dict[str, Any]:
+    shares = estimator.predict_proba(x)
+    found = {label: estimator.classes_[shares.argmax(1)]}
+    return found | {f"P({name})": shares[:, k] for k, name in enumerate(estimator.classes_)}
+
+
+def _regress(estimator: MetaFunRegressor, x: Any, labels: list[str], quantiles: Sequence[float]) -> dict[str, Any]:
+    if not estimator.predicts_std and not quantiles:
+        mean = np.reshape(estimator.predict(x), (-1, len(labels)))
+        return {label: mean[:, i] for i, label in enumerate(labels)}
+    predicted = [np.reshape(found, (-1, len(labels))) for found in estimator.predict(x, return_std=True)]
+    columns: dict[str, Any] = {}
+    for i, label in enumerate(labels):
+        mean, std = (found[:, i] for found in predicted)
+        columns |= {label: mean, f"{label}_std": std}
+        columns |= {
+            f"{label}_q{q:g}": found for q, found in zip(quantiles, normal_quantiles(mean, std, quantiles), strict=True)
+        }
+    return columns
 
 
 def _image_format(folder: Path, trained: Trained) -> tuple[int, bool]:
@@ -232,17 +213,3 @@ def _read_pixels(files: Iterable[Path], side: int, colour: bool, notes: Notes) -
         except InvalidData as error:
             notes.left_out.append(str(error))
     return rows
-
-
-@contextlib.contextmanager
-def _errors_about(path: Path, notes: Notes) -> Iterator[None]:
-    """Names the file in errors and warnings of scikit-learn about the arrays that were read from it."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        try:
-            yield
-        except MetaFunError:
-            raise
-        except ValueError as error:
-            raise InvalidData(f"{path}: {str(error).splitlines()[0]}") from None
-    notes.warnings.extend(f"{path}: {warning.message}" for warning in caught)

@@ -1,8 +1,11 @@
 """Meta-training on a user's arrays: build a table, hold out some tasks or classes, train a run on it."""
 
+import contextlib
+import json
 import shutil
+import signal
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
@@ -10,23 +13,34 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike
 from rich.console import Console
+from rich.markup import escape
 from sklearn.utils import check_X_y
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..config import Config, has_setting, load_config, resolve, with_changes
 from ..data import Table
+from ..data.encoding import Encoding
+from ..data.table import counted
 from ..data.table_folder import open_table_folder, save_table
 from ..errors import InvalidData, InvalidTask
-from ..training.progress import watched
+from ..files import write_atomically
+from ..training.evaluation import Validation
+from ..training.progress import stop_signal, watched
 from ..training.run import Run
-from ..training.run_folder import RunFolder
-from .trained import Trained, open_trained
+from ..training.run_folder import CHECKPOINT, RunFolder
+from .task_rows import TaskRows, encode_columns, read_inputs
+from .trained import DESCRIPTION, Trained, open_trained
 
 # Share of the tasks or classes that is held out for validation.
 VALIDATION_SHARE = 0.2
 # Sums of squares of smaller numbers are finite in float32.
 MAX_MAGNITUDE = 1e18
-MAX_POINTS, MAX_WAYS, MAX_SHOTS, MAX_QUERIES = 64, 5, 5, 5
+MIN_CLASSES = 4
+MAX_WAYS, MAX_SHOTS, MAX_QUERIES = 5, 5, 5
+# Regression tasks are cross-validated in so many folds. Each is trained with at most so many points at a time.
+FOLDS, MAX_CONTEXT, MAX_TARGETS = 5, 16, 24
+# Twice as many steps are worth their time with many tasks.
+STEPS, MANY_TASKS = 1000, 150
 
 
 class MetaFitOptions(TypedDict, total=False):
@@ -55,70 +69,73 @@ class TrainingData:
         table: rows grouped by task or class, in the splits train and val.
         preset: name of the preset.
         sizes: settings of the preset that depend on the table.
+        trained_on: the table in words.
+        encoding: how columns became numbers; None where they were numbers.
     """
 
     table: Table
     preset: str
     sizes: Mapping[str, Any]
+    trained_on: str
+    encoding: Encoding | None = None
 
     def config(self, settings: Mapping[str, Any]) -> Config:
         """The configuration of a run; the user's `settings` take precedence over `sizes`."""
         return load_config(self.preset, (), {**self.sizes, **settings})
 
+    def description(self) -> dict[str, Any]:
+        """What the model's record says about the data."""
+        encoding = {} if self.encoding is None else {"encoding": self.encoding.table()}
+        return {"trained_on": self.trained_on, **encoding}
 
-def regression_data(
-    tasks: Iterable[tuple[ArrayLike, ArrayLike]], seed: int = 0, names: Sequence[str] | None = None
-) -> TrainingData:
+
+def regression_data(rows: TaskRows, seed: int = 0) -> TrainingData:
     """Rows (x, y) grouped by task.
 
     Args:
-        tasks: pairs (X [n, dx], y [n] or [n, dy]); n may differ between tasks.
+        rows: the rows of all tasks.
         seed: seed of the choice of held-out tasks.
-        names: names of the tasks in error messages; default: their positions.
     """
-    try:
-        tasks = list(tasks)
-    except TypeError:
-        raise InvalidTask(f"tasks must be a list of pairs (X, y), not a {type(tasks).__name__}.") from None
-    if len(tasks) < 3:
-        raise InvalidTask(f"got {len(tasks)} tasks; meta-learning needs many, at least 3.")
-    blocks = [_check_task(names[i] if names else i, task) for i, task in enumerate(tasks)]
-    shapes = {(x.shape[1], y.shape[1]) for x, y in blocks}
-    if len(shapes) > 1:
-        raise InvalidTask(
-            f"all tasks must have the same number of inputs and outputs; got {sorted(shapes)} as (inputs, outputs)."
-        )
-    rows = _bounded_float32(np.concatenate([np.concatenate(block, axis=1) for block in blocks]))
-    counts = [len(x) for x, _ in blocks]
-    labels = np.repeat([f"{i:06}" for i in range(len(blocks))], counts).tolist()
-    splits = np.repeat(_assign_splits(len(blocks), 1, seed), counts).tolist()
-    most = min(MAX_POINTS, max(counts) - 1)
-    sizes = {"tasks.outputs": blocks[0][1].shape[1], "tasks.context": [1, most], "tasks.targets": most}
-    return TrainingData(Table.of("tasks", rows, labels, splits), "collected", sizes)
+    # Tasks are dealt into folds one after another.
+    place = np.argsort(np.random.default_rng(seed).permutation(len(rows.names)))
+    table_rows = _bounded_float32(np.concatenate([rows.x, rows.y], axis=1))
+    labels = [f"{code:06}" for code in place[rows.codes]]
+    table = Table.of("tasks", table_rows, labels, ["train"] * len(labels))
+    trained_on = f"{counted(len(rows.names), 'tasks')} ({counted(len(rows.x), 'rows')})"
+    return TrainingData(table, "collected", _regression_sizes(rows), trained_on, rows.encoding)
 
 
-def _check_task(name: int | str, task: tuple[ArrayLike, ArrayLike]) -> tuple[np.ndarray, np.ndarray]:
-    try:
-        x, y = task
-        x, y = check_X_y(x, y, dtype=float, multi_output=True, y_numeric=True, ensure_min_samples=2)
-    except (TypeError, ValueError) as error:
-        raise InvalidTask(f"task {name}: {error} A task is a pair (X [rows, inputs], y [rows]).") from None
-    return x, np.reshape(y, (len(y), -1))
+def _regression_sizes(rows: TaskRows) -> dict[str, Any]:
+    """The settings that depend on the tasks."""
+    count, most = len(rows.names), int(np.bincount(rows.codes).max()) - 1
+    folds = min(FOLDS, count)
+    return {
+        "tasks.outputs": rows.y.shape[1],
+        "tasks.context": [0, min(MAX_CONTEXT, most)],
+        "tasks.targets": min(MAX_TARGETS, most + 1),
+        "tasks.folds": folds,
+        "model.population.members": folds,
+        "training.steps": STEPS if count < MANY_TASKS else 2 * STEPS,
+    }
 
 
 def classification_data(X: ArrayLike, y: ArrayLike, seed: int = 0) -> TrainingData:
     """Rows grouped by class.
 
     Args:
-        X: inputs, [n, dx].
+        X: inputs [n, dx], an array or a data frame.
         y: labels, [n].
         seed: seed of the choice of held-out classes.
     """
-    x, labels = check_X_y(X, y, dtype=float)
+    x, encoding = encode_columns(read_inputs(X))
+    x, labels = check_X_y(x, y, dtype=float)
     check_classification_targets(labels)
     names, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    if len(names) < 4:
-        raise InvalidTask(f"y has {len(names)} classes; meta-learning needs many, at least 4.")
+    if len(names) < MIN_CLASSES:
+        raise InvalidTask(
+            f"y has {len(names)} classes; meta-learning needs many, at least {MIN_CLASSES}. For few classes use fit, "
+            "which needs no training."
+        )
     if counts.min() < 2:
         small = names[counts.argmin()]
         raise InvalidTask(
@@ -132,7 +149,8 @@ def classification_data(X: ArrayLike, y: ArrayLike, seed: int = 0) -> TrainingDa
         "tasks.queries": min(MAX_QUERIES, int(counts.min()) - shots),
     }
     table = Table.of("classes", _bounded_float32(x), [f"{code:06}" for code in codes], splits[codes].tolist())
-    return TrainingData(table, "own-features", sizes)
+    trained_on = f"{counted(len(names), 'classes')} ({counted(len(x), 'rows')})"
+    return TrainingData(table, "own-features", sizes, trained_on, encoding)
 
 
 def _bounded_float32(rows: np.ndarray) -> np.ndarray:
@@ -178,13 +196,47 @@ def meta_train(
     """Trains a model on the data that `make_data` gives for a seed; the options are those of `MetaFitOptions`."""
     data = make_data(seed)
     config = data.config(run_settings(steps, seed, settings))
-    with tempfile.TemporaryDirectory(prefix="metafun-") as temporary:
-        run = open_training(Path(folder or temporary), data.table, config)
-        console = Console(stderr=True, soft_wrap=True, highlight=False, quiet=not progress)
-        for _ in watched(run, console, "meta-training"):
-            pass
-        console.print(held_out_result(run))
-        return open_trained(run.path)
+    place = Path(folder or tempfile.mkdtemp(prefix="metafun-"))
+    console = Console(stderr=True, soft_wrap=True, highlight=False, quiet=not progress)
+    is_complete = False
+    try:
+        run = open_training(place, data, config)
+        is_complete = _train_until_stopped(run, console, data.trained_on)
+        if is_complete:
+            console.print(held_out_result(run))
+        else:
+            # Also without progress: a model that was not trained to its end must not look like one that was.
+            Console(stderr=True, soft_wrap=True, highlight=False).print(escape(_how_to_go_on(run, place)))
+        return open_trained(place)
+    except KeyboardInterrupt:
+        if not (place / "run" / CHECKPOINT).exists():
+            raise
+        raise KeyboardInterrupt(f"stopped at once; meta_fit continues with folder={str(place)!r}.") from None
+    finally:
+        # What an interrupted training has written is kept: the message says where.
+        if folder is None and (is_complete or not (place / "run" / CHECKPOINT).exists()):
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def _train_until_stopped(run: Run, console: Console, trained_on: str) -> bool:
+    """Trains to the end, or until Ctrl-C; returns whether it reached the end."""
+    end = run.config.training.end
+    chunks = watched(run, console, "meta-training", f"meta-training on {trained_on}, at most {end:,} steps")
+    with stop_signal(console, (signal.SIGINT,)) as stopped, contextlib.closing(chunks):
+        for metrics in chunks:
+            if stopped.is_set() and metrics.record.step < end and not metrics.record.stopped_early:
+                return False
+    return True
+
+
+def _how_to_go_on(run: Run, folder: Path) -> str:
+    """What an interrupted training leaves, and how it continues."""
+    record, end = run.record, run.config.training.end
+    kept = f"the best on held-out data so far, of step {max(record.best_step):,}" if record.best_step else "the latest"
+    return (
+        f"meta_fit was stopped at step {record.step:,} of {end:,}; the estimator has the parameters that are {kept}. "
+        f"To continue, call meta_fit with the same arguments and folder={str(folder)!r}."
+    )
 
 
 def held_out_result(run: Run) -> str:
@@ -197,7 +249,7 @@ def held_out_result(run: Run) -> str:
     if not record.best_error:
         return "not validated, since training.validate_every = 0"
     if tasks.problem == "regression":
-        return f"negative log-likelihood {record.best_error[0]:.4f} on held-out tasks (standardised outputs)"
+        return _held_out_error(run)
     result = f"accuracy {1 - record.best_error[0]:.4f} on held-out classes ({tasks.classes}-way)"
     # The untrained model is a nearest class mean if it has a similarity term.
     if record.first_error and has_setting(run.config, "model.similarity.temperature"):
@@ -205,19 +257,34 @@ def held_out_result(run: Run) -> str:
     return result
 
 
-def open_training(folder: Path, table: Table, config: Config) -> Run:
-    """Starts a run in a folder that also keeps its table, or resumes the run there if data and settings agree.
+def _held_out_error(run: Run) -> str:
+    """The root mean squared error on held-out tasks, in the units of y if there is one output."""
+    models, tasks = run.models(), run.experiment.tasks
+    validation = Validation(models, run.experiment)
+    validation(models)
+    dx, dy = tasks.sizes
+    scale = np.ravel(tasks.scaling(np.zeros((1, dx)), np.zeros((1, dy))).outputs.deviation)
+    rmse = float(np.sqrt(validation.metrics["mse"]))
+    if dy > 1:
+        return f"RMSE {rmse:.3g} on held-out tasks, in standard deviations of each output"
+    return f"RMSE {rmse * scale[0]:.3g} on held-out tasks, where y has a standard deviation of {scale[0]:.3g}"
+
+
+def open_training(folder: Path, data: TrainingData, config: Config) -> Run:
+    """Starts a run in a folder that also keeps its data, or resumes the run there if data and settings agree.
 
     Args:
-        folder: the folder; the run goes to `run` in it and the table to `data`.
-        table: the data.
+        folder: the folder; the run goes to `run` in it, the table to `data` and its description to `DESCRIPTION`.
+        data: the data.
         config: the configuration.
     """
-    kept = folder / "data"
+    kept, table = folder / "data", data.table
     if not (kept / table.name).exists():
         save_table(table, kept, "arrays")
     same = open_table_folder(kept / table.name).fingerprint == table.fingerprint
     experiment = resolve(with_changes(config, {"tasks.data": str(kept / table.name)}))
+    if same:
+        write_atomically(folder / DESCRIPTION, json.dumps(data.description()).encode())
     if same and RunFolder.is_free(folder / "run"):
         return Run.create(folder / "run", experiment)
     run = None if not same else Run(folder / "run")
@@ -234,3 +301,4 @@ def remove_training(folder: Path) -> None:
         RunFolder.open(folder / "run").clear()
         for name in ("run", "data"):
             shutil.rmtree(folder / name, ignore_errors=True)
+        (folder / DESCRIPTION).unlink(missing_ok=True)

@@ -8,15 +8,20 @@ import equinox as eqx
 import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import norm
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_random_state, column_or_1d
 
+from ..errors import InvalidTask
 from ..model.likelihoods import Gaussian
 from ..model.stochastic import StochasticMetaFun
 from ..tasks.scaling import OUTPUT_CLIP
-from .base import FewShotEstimator, warn_out_of_range
-from .meta_fit import MetaFitOptions, meta_train, regression_data
+from ..training.memory import enough_memory
+from .base import FEWER_ROWS, FewShotEstimator, finite, in_range, warn_out_of_range
+from .meta_fit import MetaFitOptions, TrainingData, regression_data
+from .padding import to_float32
 from .saving import SavedContext
+from .task_rows import tasks_of_groups, tasks_of_pairs
 from .trained import Trained
 
 _sample_functions = eqx.filter_jit(lambda model, representation, x, key, n: model.functions(representation, x, key, n))
@@ -31,32 +36,57 @@ class MetaFunRegressor(RegressorMixin, FewShotEstimator):
     problem: ClassVar[str] = "regression"
     _y_checks: ClassVar[dict[str, bool]] = {"y_numeric": True, "multi_output": True}
 
-    def meta_fit(self, tasks: Sequence[tuple[ArrayLike, ArrayLike]], **options: Unpack[MetaFitOptions]) -> Self:
+    def meta_fit(
+        self,
+        X: ArrayLike | Sequence[tuple[ArrayLike, ArrayLike]],
+        y: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        **options: Unpack[MetaFitOptions],
+    ) -> Self:
         """Trains a model on many tasks; it becomes this estimator's `checkpoint`.
 
-        Some of the tasks are held out, and validation on them decides when to stop.
+        Some of the tasks are held out, and validation on them decides when to stop. Ctrl-C ends the training; the best
+        parameters so far are kept. `meta_fit(tasks)` takes pairs, `meta_fit(X, y, groups=...)` the rows of all tasks.
 
         Args:
-            tasks: at least 3 pairs (X [n, dx], y [n] or [n, dy]); n may differ between tasks.
+            X: at least 3 pairs (X [n, dx], y [n] or [n, dy]), where n may differ between tasks; or, with `groups`, the
+                inputs [n, dx] of all tasks. Inputs are arrays of numbers or data frames; NaN is a missing entry.
+            y: with `groups`, the outputs [n] or [n, dy].
+            groups: the task of each row, [n].
             **options: `steps`, `settings`, `folder`, `seed` and `progress`, see `MetaFitOptions`.
         """
-        return self._use(meta_train(lambda seed: regression_data(tasks, seed), **options))
+        if (y is None) != (groups is None):
+            raise InvalidTask(
+                "meta_fit takes a list of pairs (X, y), or X, y and groups, the task of each row. A single task needs "
+                "no training: use fit(X, y)."
+            )
+
+        def make_data(seed: int) -> TrainingData:
+            return regression_data(tasks_of_pairs(X) if y is None else tasks_of_groups(X, y, groups), seed)
+
+        return self._meta_train(make_data, options)
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> NDArray | tuple[NDArray, NDArray]:
         """The predictive mean, in the shape of y: [m] or [m, dy].
+
+        Before `fit`, a model that `meta_fit` trained predicts a task of which nothing is known: the population's mean,
+        with the deviation over tasks.
 
         Args:
             X: inputs, [m, dx].
             return_std: return (mean, standard deviation), both in the shape of y.
         """
+        if (population := self._without_context()) is not None:
+            return population.predict(X, return_std)
         if return_std:
             self._require_std()
-        predictions = [(self.trained_.predict(self.representation_, x), n) for x, n in self._chunks(X)]
-        scale = self.scaling_.outputs
-        mean = self._in_shape_of_y([scale.inverse(np.asarray(p.mean, float)[:n]) for p, n in predictions])
-        if not return_std:
-            return mean
-        return mean, self._in_shape_of_y([np.asarray(p.std, float)[:n] * scale.deviation for p, n in predictions])
+        with enough_memory(FEWER_ROWS):
+            predictions = [(self.trained_.predict(self.representation_, x), n) for x, n in self._chunks(X)]
+            scale = self.scaling_.outputs
+            mean = self._in_shape_of_y([scale.inverse(np.asarray(p.mean, float)[:n]) for p, n in predictions])
+            if not return_std:
+                return mean
+            return mean, self._in_shape_of_y([np.asarray(p.std, float)[:n] * scale.deviation for p, n in predictions])
 
     def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Any = None) -> NDArray:
         """Samples of the outputs, [m, n_samples] or [m, dy, n_samples]; a stochastic model samples whole functions.
@@ -66,6 +96,8 @@ class MetaFunRegressor(RegressorMixin, FewShotEstimator):
             n_samples: number of samples.
             random_state: a seed, a NumPy RandomState, or None for NumPy's global one.
         """
+        if (population := self._without_context()) is not None:
+            return population.sample_y(X, n_samples, random_state)
         self._require_std()
         if n_samples < 0:
             raise ValueError(f"n_samples = {n_samples} must not be negative.")
@@ -82,6 +114,16 @@ class MetaFunRegressor(RegressorMixin, FewShotEstimator):
             values = self.scaling_.outputs.inverse(np.asarray(values, float)[:, :n])
             chunks.append(np.moveaxis(values, 0, -1))
         return self._in_shape_of_y(chunks)
+
+    def predict_quantiles(self, X: ArrayLike, quantiles: Sequence[float] = (0.05, 0.5, 0.95)) -> NDArray:
+        """Quantiles of the outputs, which are normal given X: [m, q], or [m, dy, q] where y has several outputs.
+
+        Args:
+            X: inputs, [m, dx].
+            quantiles: q numbers between 0 and 1.
+        """
+        mean, std = self.predict(X, return_std=True)
+        return np.moveaxis(normal_quantiles(mean, std, quantiles), 0, -1)
 
     @property
     def predicts_std(self) -> bool:
@@ -100,10 +142,25 @@ class MetaFunRegressor(RegressorMixin, FewShotEstimator):
         tags.target_tags.multi_output = not self._accepts_any_table()
         return tags
 
+    def _without_context(self) -> "MetaFunRegressor | None":
+        """A copy with an empty context if there is none; None after `fit`, and for models that need one."""
+        if hasattr(self, "X_") or self.checkpoint is None:
+            return None
+        trained = self._open_model()
+        if not trained.tasks.predicts_without_context:
+            return None
+        empty, (dx, dy) = MetaFunRegressor(trained), trained.tasks.sizes
+        empty.n_features_in_, empty.encoding_ = dx, trained.encoding
+        if trained.encoding is not None:
+            empty.n_features_in_ = len(trained.encoding.columns)
+            if trained.encoding.named:
+                empty.feature_names_in_ = np.array(trained.encoding.names, object)
+        return empty._fit_context(trained, np.empty((0, dx)), np.empty((0, dy) if dy > 1 else 0))
+
     def _fit_context(self, trained: Trained, X: NDArray, y: NDArray) -> Self:
         if y.dtype.kind not in "biuf":
             raise ValueError(f"y must be numbers, not {y.dtype}.")
-        outputs, tasks = np.reshape(y, (len(y), -1)).astype(float), trained.tasks
+        outputs, tasks = (y if y.ndim > 1 else y[:, None]).astype(float), trained.tasks
         if tasks.accepts_any_table and outputs.shape[1] == 1:
             y = column_or_1d(y, warn=True)
         if outputs.shape[1] != tasks.sizes[1]:
@@ -112,8 +169,10 @@ class MetaFunRegressor(RegressorMixin, FewShotEstimator):
                 "MultiOutputRegressor fits one model for each."
             )
         warn_out_of_range("y", outputs, tasks.output_bounds, "TransformedTargetRegressor and StandardScaler")
-        scaling = tasks.scaling(X, outputs)
-        scaled = scaling.outputs(outputs)
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaling = tasks.scaling(X, outputs)
+            scaled = to_float32(scaling.outputs(outputs), "y")
+        in_range(outputs, "y")  # also where they were scaled: predictions are scaled back
         if tasks.accepts_any_table and (far := int((abs(scaled) >= OUTPUT_CLIP).sum())):
             warnings.warn(
                 f"{far} of {len(scaled)} y are more than {OUTPUT_CLIP:g} robust deviations from the median and are "
@@ -132,7 +191,7 @@ class MetaFunRegressor(RegressorMixin, FewShotEstimator):
 
     def _in_shape_of_y(self, chunks: list[NDArray]) -> NDArray:
         """Chunks [m, dy, ...] as one array; without the axis dy if y had none."""
-        values = np.concatenate(chunks)
+        values = finite(np.concatenate(chunks))
         return values[:, 0] if self.y_.ndim == 1 else values
 
     def _predict_traceable(self, x: jax.Array) -> Any:
@@ -148,3 +207,11 @@ class MetaFunRegressor(RegressorMixin, FewShotEstimator):
 
     def _restored_y(self, context: SavedContext) -> NDArray:
         return context.y
+
+
+def normal_quantiles(mean: NDArray, std: NDArray, quantiles: Sequence[float]) -> NDArray:
+    """Quantiles of normal distributions, [q, ...] for `mean` and `std` [...]; ValueError unless all are in (0, 1)."""
+    levels = np.asarray(quantiles, float)
+    if levels.ndim != 1 or not ((levels > 0) & (levels < 1)).all():
+        raise ValueError(f"quantiles = {list(quantiles)} must be numbers between 0 and 1, such as [0.05, 0.5, 0.95].")
+    return mean + norm.ppf(levels).reshape(-1, *[1] * np.ndim(mean)) * std

@@ -1,5 +1,6 @@
 """A model and the context of an estimator in one safetensors file, which runs no code when it is loaded."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,10 +8,13 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ..training.checkpoint import read_arrays
+from ..data.encoding import Encoding
+from ..training.checkpoint import read_arrays, read_shapes
 from .trained import Trained, locate
 
 GROUP = "context"
+# Of a context that is read: a model for few rows was never fitted to more.
+MOST_NUMBERS = 2**26
 
 
 @dataclass(frozen=True)
@@ -18,16 +22,18 @@ class SavedContext:
     """The context of a fitted estimator.
 
     Args:
-        X: inputs, [n, dx].
+        X: inputs as numbers, [n, dx].
         y: outputs, [n] or [n, dy]; in classification the index of each row's class in `labels`, [n].
         labels: the classes; empty in regression.
-        columns: names of the columns of X; empty where they have none.
+        columns: names of the columns before encoding; empty where they have none.
+        encoding: how columns became numbers; None where they were numbers.
     """
 
     X: NDArray
     y: NDArray
     labels: Sequence[Any] = ()
     columns: Sequence[str] = ()
+    encoding: Encoding | None = None
 
 
 def save(path: Path, trained: Trained, context: SavedContext | None) -> None:
@@ -36,18 +42,32 @@ def save(path: Path, trained: Trained, context: SavedContext | None) -> None:
     if labels and not isinstance(labels[0], str | bool | int | float):
         raise ValueError(f"labels of type {type(labels[0]).__name__} cannot be saved; use text or numbers.")
     arrays = {} if context is None else {"X": context.X, "y": context.y}
-    trained.save(path, {GROUP: arrays}, {"labels": labels, "names": columns})
+    record: dict[str, Any] = {"labels": labels, "names": columns}
+    # A model that was trained with an encoding has it in its own record.
+    if context is not None and context.encoding is not None and trained.encoding is None:
+        record["context_encoding"] = context.encoding.table()
+    trained.save(path, {GROUP: arrays}, record)
 
 
 def load_context(path: str | Path, trained: Trained) -> SavedContext | None:
-    """The context in a file that `save` wrote; raises KeyError or TypeError if it is damaged.
+    """The context in a file that `save` wrote; raises KeyError, TypeError or ValueError if it is damaged.
 
     Args:
         path: the file.
         trained: the model opened from it, whose record holds labels and column names.
     """
-    arrays, record = read_arrays(locate(path), GROUP), trained.record
-    if not arrays:
+    shapes, record = read_shapes(locate(path), GROUP), trained.record
+    if not shapes:
         return None
-    columns = [str(name) for name in record.get("names", [])]
-    return SavedContext(arrays[f"{GROUP}.X"], arrays[f"{GROUP}.y"], record["labels"], columns)
+    x, y = shapes[f"{GROUP}.X"].shape, shapes[f"{GROUP}.y"].shape
+    if len(x) != 2 or not y or y[0] != x[0] or len(shapes) != 2 or math.prod(x) > MOST_NUMBERS:
+        raise ValueError(f"X {list(x)} and y {list(y)}; at most {MOST_NUMBERS:,} numbers are read")
+    columns, labels = record.get("names", []), record["labels"]
+    encoding = Encoding.restored(record["context_encoding"]) if "context_encoding" in record else trained.encoding
+    count = x[1] if encoding is None else len(encoding.columns)
+    if not isinstance(columns, list) or len(columns) not in (0, count) or not all(isinstance(c, str) for c in columns):
+        raise ValueError(f"the names of its columns are not {count} texts")
+    if not isinstance(labels, list) or not all(isinstance(label, str | bool | int | float) for label in labels):
+        raise ValueError("its labels are not texts or numbers")
+    arrays = read_arrays(locate(path), GROUP)
+    return SavedContext(arrays[f"{GROUP}.X"], arrays[f"{GROUP}.y"], labels, columns, encoding)

@@ -1,5 +1,6 @@
 """A trained model as one object: shipped with the package, read from a file or run folder, or just trained."""
 
+import json
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,8 @@ import jax
 import numpy as np
 
 from ..config import Experiment, parse_config, parse_toml
-from ..errors import InvalidCheckpoint, suggest
+from ..data.encoding import Encoding
+from ..errors import InvalidCheckpoint, MetaFunError, suggest
 from ..model.learner import Learner
 from ..model.nn import count_parameters, is_array
 from ..model.task import Points
@@ -22,7 +24,21 @@ from ..training import checkpoint
 from ..training.run_folder import RunFolder
 from ..training.session import best_variant
 
+# Entries of a record that belong to the model wherever it is saved: how columns become numbers; the names of inputs,
+# target and task in a file it was trained on; and what it was trained on in words.
+KEPT = ("encoding", "columns", "target", "task", "trained_on")
+# The file beside a run of `meta_fit` with the entries of its record that are known before training.
+DESCRIPTION = "description.json"
+MAX_DESCRIPTION_BYTES = 2**26
 SHIPPED = ("sinusoid", "gp-rbf", "glyphs", "tables-regression", "tables-classification")
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """Takes the place of the model that an interrupted `meta_fit` did not give: no other model may stand in for it."""
+
+    def __repr__(self) -> str:
+        return "<no model: meta_fit was interrupted>"
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +58,21 @@ class Trained:
     @property
     def tasks(self) -> TaskSource:
         return self.experiment.tasks
+
+    @cached_property
+    def encoding(self) -> Encoding | None:
+        """How columns become the inputs of the model; None for a model that takes numbers as they are."""
+        if "encoding" not in self.record:
+            return None
+        try:
+            encoding = Encoding.restored(self.record["encoding"])
+        except MetaFunError as error:
+            raise InvalidCheckpoint(f"the model has a damaged encoding: {error}") from None
+        if len(encoding.outputs) != self.tasks.sizes[0]:
+            raise InvalidCheckpoint(
+                f"the model has a damaged encoding: {len(encoding.outputs)} columns for {self.tasks.sizes[0]} inputs."
+            )
+        return encoding
 
     @cached_property
     def encode(self) -> Callable[..., Any]:
@@ -72,28 +103,34 @@ class Trained:
             record: values for the header, as JSON.
         """
         model = jax.tree.map(lambda leaf: leaf[None] if is_array(leaf) else leaf, self.model)
-        checkpoint.save(path, self.experiment, {"best": model, **(extra or {})}, record or {})
+        checkpoint.save(path, self.experiment, {"best": model, **(extra or {})}, {**self._kept(), **(record or {})})
+
+    def _kept(self) -> dict[str, Any]:
+        return {name: self.record[name] for name in KEPT if name in self.record}
 
     def __repr__(self) -> str:
-        return f"<{count_parameters(self.model):,} parameters, trained on {self.tasks.trained_on}>"
+        trained_on = self.record.get("trained_on", self.tasks.trained_on)
+        return f"<{count_parameters(self.model):,} parameters, trained on {trained_on}>"
 
     def __deepcopy__(self, memo: Any) -> "Trained":
         return self  # immutable
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self.experiment.config.to_toml(), checkpoint.arrays("best", self.model))
+        return _rebuild, (self.experiment.config.to_toml(), checkpoint.arrays("best", self.model), self._kept())
 
 
-def _rebuild(config: str, arrays: Mapping[str, np.ndarray]) -> Trained:
+def _rebuild(config: str, arrays: Mapping[str, np.ndarray], record: Mapping[str, Any]) -> Trained:
     with warnings.catch_warnings(action="ignore", category=FutureWarning):  # settings may have been renamed since
         experiment = Experiment(parse_config(parse_toml(config, "a pickled model")))
-    return Trained(experiment, checkpoint.fill("best", experiment.blank_model(), arrays, "a pickled model"))
+    return Trained(experiment, checkpoint.fill("best", experiment.blank_model(), arrays, "a pickled model"), record)
 
 
-def open_trained(source: "Trained | str | Path") -> Trained:
+def open_trained(source: "Trained | Interrupted | str | Path") -> Trained:
     """Opens a shipped model by name, or one in a run folder or checkpoint file."""
     if isinstance(source, Trained):
         return source
+    if isinstance(source, Interrupted):
+        raise InvalidCheckpoint("meta_fit was interrupted and gave no model; call it again, or choose a checkpoint.")
     path = locate(source)
     return _open(path, path.stat().st_mtime_ns, path.stat().st_size)
 
@@ -124,4 +161,22 @@ def _open(path: Path, changed: int, size: int) -> Trained:
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(eqx.filter(model, eqx.is_inexact_array))):
         raise InvalidCheckpoint(f"{path} has parameters that are not finite; train the model again.")
     training = replace(config.training, seeds=config.training.seeds[:1])
-    return Trained(Experiment(replace(config, training=training)), model, opened.record)
+    trained = Trained(Experiment(replace(config, training=training)), model, {**opened.record, **_description(path)})
+    _ = trained.encoding  # a damaged one is refused here
+    return trained
+
+
+def _description(checkpoint_file: Path) -> dict[str, Any]:
+    """What `meta_fit` wrote beside the run about its data; empty for other checkpoints."""
+    path = checkpoint_file.parent.parent / DESCRIPTION
+    if checkpoint_file.parent.name != "run" or not path.is_file():
+        return {}
+    try:
+        if path.stat().st_size > MAX_DESCRIPTION_BYTES:
+            raise ValueError("it is too large")
+        found = json.loads(path.read_text("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise InvalidCheckpoint(f"{path} is damaged: {error}.") from None
+    if not isinstance(found, dict):
+        raise InvalidCheckpoint(f"{path} is damaged: it is not a table.")
+    return {name: found[name] for name in KEPT if name in found}
