@@ -122,7 +122,7 @@ def test_an_exported_program_gives_the_same_numbers(regressor, classifier, tmp_p
     np.testing.assert_allclose(found, classifier.predict_proba(x), atol=1e-5)
 
 
-def test_an_interrupted_training_resumes(regressor, tmp_path, monkeypatch):
+def test_an_interrupted_training_resumes(tmp_path, monkeypatch):
     watched = meta_fit.watched
 
     def interrupted(*arguments):
@@ -132,6 +132,8 @@ def test_an_interrupted_training_resumes(regressor, tmp_path, monkeypatch):
                 raise KeyboardInterrupt
 
     options = {"steps": 20, "settings": LINES, "progress": False, "folder": tmp_path / "a"}
+    # Not the fixture: programs that draw its weights may have been compiled by a test with optimisations.
+    whole = MetaFunRegressor().meta_fit(lines(), **{**options, "folder": tmp_path / "whole"})
     monkeypatch.setattr(meta_fit, "watched", interrupted)
     with pytest.raises(KeyboardInterrupt):
         MetaFunRegressor().meta_fit(lines(), **options)
@@ -139,7 +141,7 @@ def test_an_interrupted_training_resumes(regressor, tmp_path, monkeypatch):
     resumed = MetaFunRegressor().meta_fit(lines(), **options)
     steps = [json.loads(line)["step"] for line in (tmp_path / "a" / "run" / "metrics.jsonl").read_text().splitlines()]
     assert steps == list(range(2, 21, 2))
-    leaves = zip(*(jax.tree.leaves(model.checkpoint.model) for model in (regressor, resumed)), strict=True)
+    leaves = zip(*(jax.tree.leaves(model.checkpoint.model) for model in (whole, resumed)), strict=True)
     assert all(np.array_equal(a, b) for a, b in leaves), "as without an interruption"
     assert MetaFunRegressor(tmp_path / "a").fit(*lines()[0]).predict([[3.0]]).shape == (1,), "a folder is a checkpoint"
     with pytest.raises(InvalidData, match="holds a training on other arrays or with other settings"):
@@ -166,10 +168,17 @@ def test_files_and_pickles_of_version_0_1_still_load():
         (lines(2), "got 2 tasks; meta-learning needs many, at least 3"),
         ([*lines(3), (np.ones((3, 2)), np.ones(3))], "the same number of inputs and outputs"),
         ([*lines(3), (np.ones(3), np.ones(3))], "task 3: Expected 2D array"),
-        ([*lines(3), (np.full((3, 1), np.nan), np.ones(3))], "task 3: Input X contains NaN"),
-        ([*lines(3), (np.ones((1, 1)), np.ones(1))], "task 3: Found array with 1 sample"),
+        ([*lines(3), (np.full((3, 1), np.inf), np.ones(3))], "task 3: Input X contains infinity"),
+        (
+            [*lines(3), (np.ones((3, 1)), [1, np.nan, 2])],
+            "task 3: y is missing in row 1; leave out rows without y .1 such row",
+        ),
+        ([*lines(3), (np.ones((3, 1)), ["a", "b", "c"])], "task 3: could not convert string to float"),
+        ([*lines(3), (np.ones((3, 1)), np.ones(2))], "task 3: .* inconsistent numbers of samples"),
+        ([(x, np.ones(len(x))) for x, _ in lines(4)], "y is 1 in all rows of all tasks"),
         ([*lines(3), 7], "task 3: cannot unpack"),
         (None, "tasks must be a list of pairs"),
+        ("abc", "tasks must be a list of pairs"),
     ],
 )
 def test_invalid_tasks_are_refused(tasks, message):
@@ -226,16 +235,16 @@ def test_tasks_in_a_file_become_predictions_in_a_file(planes, tmp_path):
     known = write(tmp_path / "known.csv", ["x", "y", "z"], x, y, z)
     asked = write(tmp_path / "asked.csv", ["place", "x", "y"], ["here", "there"], x[:2], y[:2])
     options = ["--model", planes, "--context", known]
-    done = metafun("predict", *options, "--target", asked, "--out", out)
+    done = metafun("predict", asked, *options, "--out", out)
     assert done.exit_code == 0, done.output
     found = read_csv(out)
     assert found.names == ["place", "x", "y", "z", "z_std"] and found.entries["place"] == ["here", "there"]
     expected = MetaFunRegressor(planes).fit(np.c_[x, y], z).predict(np.c_[x, y][:2], return_std=True)
     np.testing.assert_allclose(found.numbers(["z", "z_std"]).T, expected, rtol=1e-6)
 
-    again = metafun("predict", *options, "--target", asked, "--out", out)
+    again = metafun("predict", asked, *options, "--out", out)
     assert again.exit_code == 2 and "exists already" in again.stderr
-    as_json = metafun("predict", *options, "--target", asked, "--json")
+    as_json = metafun("predict", asked, *options, "--json")
     np.testing.assert_allclose(json.loads(as_json.stdout)["z"], expected[0], rtol=1e-6)
     done = metafun("export", *options, "--out", tmp_path / "program")
     assert done.exit_code == 0 and (tmp_path / "program").exists()
@@ -261,35 +270,33 @@ def test_columns_are_matched_by_the_names_in_training(planes, tmp_path):
         ((["x", "y", "z"], (x, y, z)), (["y", "z", "x"], (y, z, x)), (["task", "z", "x", "y"], (["new"] * 5, z, x, y)))
     ):
         known = write(tmp_path / f"known{i}.csv", names, *columns)
-        done = metafun("predict", "--model", planes, "--context", known, "--target", asked, "--json")
+        done = metafun("predict", asked, "--model", planes, "--context", known, "--json")
         assert done.exit_code == 0, done.output
         answers.append(json.loads(done.stdout)["z (predicted)"])
     assert answers[0] == answers[1] == answers[2], "in any order, with any other columns"
     lacking = write(tmp_path / "lacking.csv", ["x", "z"], x, z)
-    refused = metafun("predict", "--model", planes, "--context", lacking, "--target", asked, "--json")
+    refused = metafun("predict", asked, "--model", planes, "--context", lacking, "--json")
     assert refused.exit_code == 2 and "has no column 'y'" in refused.stderr
     unlabelled = write(tmp_path / "unlabelled.csv", ["x", "y"], x, y)
-    refused = metafun("predict", "--model", planes, "--context", unlabelled, "--target", asked, "--json")
-    assert refused.exit_code == 2 and "name the labels with --label" in refused.stderr
+    refused = metafun("predict", asked, "--model", planes, "--context", unlabelled, "--json")
+    assert refused.exit_code == 2 and "name the column of the labels with --target" in refused.stderr
 
 
 def test_all_columns_of_the_target_file_are_kept(planes, tmp_path):
     x, y, z = np.random.default_rng(1).normal(size=(3, 5))
     known = write(tmp_path / "known.csv", ["x", "y", "z"], x, y, z)
-    done = metafun("predict", "--model", planes, "--context", known, "--target", known, "--out", tmp_path / "out.csv")
+    done = metafun("predict", known, "--model", planes, "--context", known, "--out", tmp_path / "out.csv")
     assert done.exit_code == 0, done.output
     found = read_csv(tmp_path / "out.csv")
     assert found.names == ["x", "y", "z", "z (predicted)", "z_std"]
     np.testing.assert_array_equal(found.numbers(["z"])[:, 0], z)
-    refused = metafun(
-        "predict", "--model", planes, "--context", known, "--target", known, "--out", tmp_path / "no/p.csv"
-    )
+    refused = metafun("predict", known, "--model", planes, "--context", known, "--out", tmp_path / "no/p.csv")
     assert refused.exit_code == 2 and "there is no folder" in refused.stderr
 
 
 def test_warnings_are_printed_in_a_line_each(tmp_path):
     known = write(tmp_path / "known.csv", ["x", "y"], [0.0, 70.0], [300.0, 301.0])
-    done = metafun("predict", "--model", "gp-rbf", "--context", known, "--target", known, "--json")
+    done = metafun("predict", known, "--model", "gp-rbf", "--context", known, "--json")
     assert done.exit_code == 0 and "warning: " in done.stderr and "scale X" in done.stderr and "scale y" in done.stderr
 
 
@@ -314,7 +321,7 @@ def test_classes_in_a_file_become_probabilities_in_a_file(tmp_path):
     x, y = blobs(3, 2, seed=1)
     names = [f"f{i}" for i in range(x.shape[1])]
     known = write(tmp_path / "known.csv", [*names, "kind"], *x.T, y)
-    done = metafun("predict", "--model", model, "--context", known, "--target", known, "--out", out)
+    done = metafun("predict", known, "--model", model, "--context", known, "--out", out)
     assert done.exit_code == 0, done.output
     found = read_csv(out)
     assert found.names == [*names, "kind", "kind (predicted)", "P(kind 0)", "P(kind 1)", "P(kind 2)"]
@@ -330,8 +337,6 @@ def test_classes_in_a_file_become_probabilities_in_a_file(tmp_path):
         ("x,y\n1\n", "row 1 has 1 entries for 2 columns"),
         ("x,x\n1,2\n", "each needs a different name"),
         ("x,\x1b[2J\n1,2\n", "each needs a different name"),
-        ("x;y\n1;2\n", "separated by commas"),
-        ("x\ty\n1\t2\n", "separated by commas"),
         ('x,y\n"1,2\n', "is refused"),
         ("x,y\n" + "9" * 100_000 + ",1\n", "is refused"),
         ("x,y\none,2\n", "row 1: 'x' is 'one', not a number"),

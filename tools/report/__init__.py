@@ -7,6 +7,7 @@ support, on a number that no result stands behind, and on a line of results that
 from pathlib import Path
 
 from .classification import render_image_speed, render_images, render_training_choices
+from .collection_benchmark import render_collection_benchmark
 from .estimators import (
     render_shipped,
     render_speed,
@@ -26,6 +27,7 @@ TABLES = {
     "sinusoid": render_sinusoid,
     "features": render_features,
     "feature-benchmark": render_feature_benchmark,
+    "collection-benchmark": render_collection_benchmark,
     "calibration": render_calibration,
     "processes": render_processes,
     "curves": render_curves,
@@ -43,6 +45,7 @@ TABLES = {
 }
 PAGES = (
     "README.md",
+    "docs/collections.md",
     "docs/deviations.md",
     "docs/estimators.md",
     "docs/features.md",

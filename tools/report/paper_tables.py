@@ -15,17 +15,10 @@ ERRORS = ("mse_5shot", "mse_10shot")
 
 
 def render_sinusoid(results: Path) -> str:
-    """MetaFun on sinusoids: the demo, the rows of Table 1, and recorded runs that Table 1 does not have."""
+    """MetaFun on sinusoids: the demo and the rows of Table 1."""
     columns = ("run", "seeds", "5-shot", "10-shot", "the paper, 5-shot", "10-shot", "GPU seconds")
     paper = [row for row in paper_rows("table1", results) if row.uses("sinusoid")]
-    measured = {cell.preset for row in paper if row.lines for cell in row.row.cells}
-    other = [line for line in read_records(results / "sinusoid.jsonl") if line["run"] not in measured]
-    rows = [
-        *map(_sinusoid_record, read_records(results / "demo.jsonl")),
-        *map(_sinusoid_row, paper),
-        *map(_sinusoid_record, other),
-    ]
-    return table(columns, rows)
+    return table(columns, [*map(_sinusoid_record, read_records(results / "demo.jsonl")), *map(_sinusoid_row, paper)])
 
 
 def render_features(results: Path) -> str:

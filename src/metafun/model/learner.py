@@ -50,6 +50,10 @@ class Learner(eqx.Module):
         prediction = self.predict(representation, target.x, key)
         return masked_mean(self.likelihood.loss(prediction, target.y), target.mask)
 
+    def held_out(self, task: Task) -> "Learner":
+        """The learner that validation measures on a task: one that was not trained on it, where there are several."""
+        return self
+
     def peak_floats_per_task(self, task: Task) -> int:
         """Peak memory of a task of these shapes, in floats, where it limits how many fit at once; otherwise 0."""
         return 0

@@ -64,6 +64,13 @@ class Mixture(eqx.Module):
     def cdf(self, y: Float[Array, "m dy"]) -> Float[Array, "*m dy"]:
         return self.components.cdf(y).mean(-3)
 
+    def sample(self, key: PRNGKeyArray, count: int) -> Float[Array, "count m dy"]:
+        """Each sample is drawn from one component at all points."""
+        key_component, key_noise = jax.random.split(key)
+        chosen = jax.random.randint(key_component, (count,), 0, len(self.components.mean))
+        mean, std = self.components.mean[chosen], self.components.std[chosen]
+        return mean + std * jax.random.normal(key_noise, mean.shape, mean.dtype)
+
 
 class Categorical(eqx.Module):
     """P(y = k|x) = softmax(logits)ₖ over the classes of the task.

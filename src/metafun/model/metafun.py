@@ -15,7 +15,7 @@ from .learner import Learner
 from .likelihoods import Likelihood, Prediction, masked_mean
 from .pooling import Pooling, pool
 from .regularisers import Regulariser
-from .similarity import ClassMeanSimilarity, class_means
+from .similarity import ClassMeanSimilarity
 from .task import Points, Task, join
 from .updates import Update
 
@@ -34,7 +34,7 @@ class FunctionalRepresentation(eqx.Module):
         mask: False where a row of the context is padding.
         classes: the classes of the task; None in regression.
         updates: uᵢ⁽ᵗ⁾ for each iteration.
-        means: the mean input of each class, if the model has a similarity term.
+        means: the mean of each class, if the model has a similarity term.
     """
 
     initial: Initial
@@ -125,7 +125,7 @@ class MetaFun(Learner):
         keys = tuple(pool.embed(context.x) for pool in self.pools)
         weights = [p.weights(k, k, context.mask) for p, k in zip(self.pools, keys, strict=True)]
         classes = self.likelihood.classes(context)
-        means = None if self.similarity is None else class_means(context)
+        means = None if self.similarity is None else self.similarity.summary(context)
 
         def loss(t: int, r: Float[Array, "n *k dr"]) -> Float[Array, ""]:
             noise = None if key is None else jax.random.fold_in(key, t)

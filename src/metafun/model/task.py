@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 from numpy.typing import ArrayLike
 
 from ..errors import InvalidTask
@@ -70,10 +70,12 @@ class Task(eqx.Module):
     Args:
         context: labelled points to learn from.
         target: points to predict, with labels for the loss.
+        fold: index of the part of the data that the task belongs to, for cross-fitting; None where there are none.
     """
 
     context: Points
     target: Points
+    fold: Int[Array, ""] | None = None
 
     @classmethod
     def of(cls, x_context: ArrayLike, y_context: ArrayLike, x_target: ArrayLike, y_target: ArrayLike) -> "Task":

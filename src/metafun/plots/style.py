@@ -1,10 +1,13 @@
 """Colours and layout shared by all figures."""
 
+import io
 from pathlib import Path
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+from ..files import write_atomically
 
 # Later updates are darker, so that their order is visible.
 SHADES = matplotlib.colormaps["Blues"]
@@ -26,6 +29,9 @@ def save(figure: Figure, path: Path) -> Path:
         path: its file; the suffix decides the format.
     """
     # Equal figures give equal files: no date, and no random identifiers.
+    form = path.suffix.removeprefix(".")
+    content = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "metafun"}):
-        figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+        figure.savefig(content, format=form, dpi=150, metadata={"Date": None} if form == "svg" else None)
+    write_atomically(path, content.getvalue())
     return path

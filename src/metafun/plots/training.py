@@ -21,7 +21,7 @@ def plot_training(metrics: Sequence[dict[str, Any]], path: Path) -> Path:
     curves = {"training loss": ("loss", SHADES(0.6)), "validation error": ("validation", RED)}
     for axis, (label, (name, color)) in zip(figure.subplots(1, 2), curves.items(), strict=True):
         entries = [entry for entry in metrics if name in entry]
-        values = np.array([entry[name] for entry in entries], float).reshape(len(entries), -1)
+        values = np.array([entry[name] for entry in entries], float)
         axis.plot([entry["step"] for entry in entries], values, "." if len(entries) == 1 else "-", color=color, lw=1)
         # A negative log-likelihood may be below zero.
         axis.set(xlabel="step", ylabel=label, yscale="log" if values.size and not (values <= 0).any() else "linear")

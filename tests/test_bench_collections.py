@@ -1,0 +1,138 @@
+"""The benchmark on collections of tasks: what is held out, what is measured, and who wins."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from metafun.bench import collections as benchmark
+from metafun.bench.collection_data import BUNDLED, Collection, Split, open_collection
+from metafun.bench.collection_methods import FOREST_GP, META_FIT, METHODS, SIMPLE
+from metafun.bench.collection_results import CollectionCell, add_collection_cell, compare, read_collection_cells
+from metafun.cli import app
+from tools.report.collection_benchmark import render_collection_benchmark
+from tools.report.records import missing_fields
+
+
+def lines(tasks=12, points=8, seed=0):
+    """Lines of slope 1 with an intercept of their own, and a little noise."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, (tasks, points, 1))
+    y = x[..., 0] + rng.normal(0, 0.5, (tasks, 1)) + rng.normal(0, 0.05, (tasks, points))
+    return list(zip(x, y, strict=True))
+
+
+def bench(folder, *arguments):
+    words = ["bench", "collections", "--results", folder / "found.jsonl", *arguments]
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def rmse(method, tasks):
+    split = Split(Collection("lines", "lines", tasks), 0)
+    return benchmark._scores(METHODS[method](split.train, 0), split.contexts(3), split.deviation)
+
+
+@pytest.mark.parametrize("name", list(BUNDLED))
+def test_bundled_collections_are_the_same_every_time(name):
+    first, second = (open_collection(name, "y", "task") for _ in range(2))
+    assert first.fingerprint == second.fingerprint
+    assert min(len(y) for _, y in first.tasks) > 6
+
+
+def test_a_quarter_of_the_tasks_is_held_out_and_contexts_leave_targets():
+    tasks = [(np.full((n, 1), float(i)), np.arange(n) + 10.0 * i) for i, n in enumerate((4, 5, 6, 7, 8, 9, 10, 3))]
+    split = Split(Collection("sizes", "sizes", tasks), 0)
+    assert len(split.train) == 6
+    seen = {round(split.inputs.inverse(x)[0, 0]) for x, _ in split.train}
+    for context in split.contexts(3):
+        assert len(context.y) == 3 and len(context.y_target) >= 1
+        assert round(split.inputs.inverse(context.x)[0, 0]) not in seen
+        both = split.outputs.inverse(np.concatenate([context.y, context.y_target])[:, None])
+        assert len(np.unique(both.round(6))) == len(both), "no point is context and target"
+    assert all(
+        len(y) > 3 for y in (c.y_target for c in Split(Collection("s", "s", tasks), 1).contexts(1)) if len(y) > 3
+    )
+
+
+def test_each_simple_method_does_what_it_is_for():
+    scores = {name: rmse(name, lines(60)) for name in SIMPLE}
+    errors = {name: found[0] for name, found in scores.items()}
+    assert errors[FOREST_GP] < errors["pooled forest"] < errors["per-task mean"], "a shared slope, other constants"
+    assert errors["per-task ridge"] < errors["per-task mean"]
+    assert scores[FOREST_GP][1] > max(scores["per-task mean"][1], scores["pooled forest"][1]), "log-likelihood"
+    assert 0.85 < scores[FOREST_GP][2] <= 1, "coverage"
+
+
+def test_the_scores_are_those_of_the_definition():
+    tasks = lines()
+    split = Split(Collection("lines", "lines", tasks), 0)
+    zero = benchmark._scores(lambda x, y, at: (np.zeros(len(at)), np.ones(len(at))), split.contexts(3), split.deviation)
+    targets = np.concatenate([context.y_target for context in split.contexts(3)])
+    deviation = np.concatenate([y for _, y in tasks]).std() / split.outputs.deviation[0]
+    expected = np.sqrt(np.mean(targets**2)) / deviation, np.mean(-(targets**2) / 2 - np.log(2 * np.pi) / 2)
+    np.testing.assert_allclose(zero[:2], expected)
+    assert zero[2] == pytest.approx(np.mean(abs(targets) < 1.96), abs=0.02)
+
+
+def test_the_command_measures_each_cell_once(tmp_path):
+    rows = [(f"t{i}", x[0], y) for i, task in enumerate(lines(8)) for x, y in zip(*task, strict=True)]
+    text = "\n".join(["id,x,y", *(f"{i},{x},{y}" for i, x, y in rows)])
+    (tmp_path / "lines.csv").write_text(text)
+    words = [tmp_path / "lines.csv", "--task", "id", "--splits", 2, "--only", "per-task mean", "--only", FOREST_GP]
+    done = bench(tmp_path, *words, "--points", 3, "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)["cells"]
+    assert [cell["method"] for cell in found] == ["per-task mean", FOREST_GP]
+    assert all(len(cell["metrics"]["rmse"]) == 2 and not missing_fields(cell) for cell in found)
+    assert (tmp_path / "found.png").exists()
+    again = bench(tmp_path, *words, "--points", 3)
+    assert "[1/" not in again.stderr and "RMSE / std" in again.stdout
+    assert "[1/1]" in bench(tmp_path, *words[:4], 3, *words[5:7], "--points", 3).stderr, "more splits"
+
+
+def test_the_same_arrays_from_npz(tmp_path):
+    tasks = lines(6)
+    x, y = (np.concatenate(arrays) for arrays in zip(*tasks, strict=True))
+    np.savez(tmp_path / "a.npz", x=x, y=y, task=np.repeat(np.arange(6), 8))
+    assert open_collection(str(tmp_path / "a.npz"), "y", "task").fingerprint == Collection("", "", tasks).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "message"),
+    [
+        ("task,x,y\n" + "a,1,1\na,2,2\nb,1,1\nb,2,2\n", [], "has 2 tasks of two points or more"),
+        ("task,x,y\n" + "".join(f"{i},{j},nan\n" for i in range(5) for j in range(9)), [], "'y' is 'nan'; fill it"),
+        ("task,x,y\n" + "".join(f"{i},{j},1\n" for i in range(5) for j in range(4)), [], "--points 6 leaves none"),
+        ("task,x,y\n" + "".join(f"{i},{j},1\n" for i in range(5) for j in range(9)), ["--task", "id"], "id"),
+        (None, ["grwth"], "did you mean 'growth'"),
+        (None, ["growth", "--only", "meta-fit"], "did you mean 'meta_fit'"),
+    ],
+)
+def test_mistakes_are_reported_in_a_line(tmp_path, text, words, message):
+    if text is not None:
+        (tmp_path / "data.csv").write_text(text)
+        words = [tmp_path / "data.csv", *words]
+    refused = bench(tmp_path, *words)
+    assert refused.exit_code == 2 and refused.stderr.count("\n") == 1, refused.output
+    assert message in refused.stderr
+
+
+def cell(data, method, error, likelihood=0.0):
+    metrics = {"rmse": (error,), "log_likelihood": (likelihood,), "coverage": (0.95,)}
+    return CollectionCell(data, 3, method, metrics, 1.0, 12, data, (0,), "metafun", "cpu", "0", "2026-01-01")
+
+
+def test_the_sentence_says_who_wins(tmp_path):
+    cells = [cell(data, name, 0.5) for data in "ab" for name in SIMPLE]
+    assert compare(cells) == []
+    cells += [cell("a", META_FIT, 0.4, 1.0), cell("b", META_FIT, 0.6, -1.0)]
+    (comparison,) = compare(cells)
+    assert comparison.ratios == pytest.approx({"a": 0.8, "b": 1.2}) and comparison.likelier == 1
+    assert "on 1 of 2 collections; the median ratio to the best is 1.00 and the worst 1.20 (b)" in str(comparison)
+    assert "not measured yet" in render_collection_benchmark(tmp_path)
+    for each in cells:
+        add_collection_cell(tmp_path / "collections.jsonl", each)
+    assert read_collection_cells(tmp_path / "collections.jsonl") == cells
+    rendered = render_collection_benchmark(tmp_path)
+    assert str(comparison) in rendered and "| a | 12 | 0.500 |" in rendered
