@@ -193,7 +193,13 @@ TINY = [
 ]
 
 # The same for presets of classification.
+# The paper's model, without the similarity term, the linear map and the choices of the preset features.
 TINY_EPISODES = [
+    "model.similarity.kind=none",
+    "embedding=none",
+    "tasks.choose=false",
+    "tasks.val_share=none",
+    "training.validate_first=false",
     "model.iterations=2",
     "model.representation=8",
     "model.pooling.width=8",

@@ -8,7 +8,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "metafun"
 
 FLOORS = [
-    {"cli"},
+    {"cli", "__main__"},
     {"paper", "bench"},
     {"estimators", "plots"},
     {"training"},

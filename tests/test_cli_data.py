@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from metafun.cli.data import app
-from metafun.config import load_config
+from metafun.config import load_config, resolve
 from metafun.data import open_table
 from tables import example, write_leo, write_npz
 
@@ -82,7 +82,7 @@ def test_a_table_too_small_for_the_default_task_gets_advice(tmp_path, classes, r
     line = f"Next: metafun train features --data small{options}\n"
     assert result.stderr.endswith("add more.\n" if options is None else line)
     if options is not None:
-        tasks = load_config("features", ["tasks.data=small", *options.replace("--set", "").split()]).tasks
+        tasks = resolve(load_config("features", ["tasks.data=small", *options.replace("--set", "").split()])).tasks
         assert tasks.training().ways == tasks.validation().ways
 
 

@@ -4,6 +4,7 @@ import json
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -11,12 +12,14 @@ import pytest
 
 from examples import TINY, quick
 from metafun.errors import InvalidConfig
+from metafun.training import devices
 from metafun.training.devices import join_processes, task_mesh
 
 SETTINGS = [*TINY, "training.batch=16", "training.steps=20", "training.validation_tasks=16", "training.seeds=[0,1]"]
 
 TRAIN = """
 import sys
+from pathlib import Path
 import jax
 from metafun.cli import app
 jax.config.update("jax_num_cpu_devices", int(sys.argv[1]))
@@ -78,3 +81,14 @@ def test_a_batch_that_processes_cannot_share(monkeypatch):
 def test_a_process_has_to_be_one_of_them():
     with pytest.raises(InvalidConfig, match="process 2 is not one of 2; they are counted from 0"):
         join_processes("127.0.0.1:1", 2, 2)
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="memory maps are counted on Linux only")
+def test_programs_are_forgotten_when_there_are_many(monkeypatch):
+    traced = []
+    double = jax.jit(lambda x: traced.append(0) or 2 * x)
+    for most, traces in ((10**9, 1), (10**9, 1), (0, 2)):
+        monkeypatch.setattr(devices, "MOST_MEMORY_MAPS", most)
+        devices.forget_programs()
+        double(np.ones(3))
+        assert len(traced) == traces

@@ -272,7 +272,9 @@ def test_a_learned_part_that_does_harm_is_not_used(tmp_path):
         assert results["metrics"][name]["mean"] == pytest.approx(expected[name]["mean"], abs=1e-5)
 
 
-def test_folds_of_val_need_enough_classes(tmp_path):
+def test_without_enough_classes_of_val_for_folds_val_only_validates(tmp_path):
     options = [part for setting in (*TINY_EPISODES, *FOLDED, "tasks.ways=3") for part in ("--set", setting)]
-    message = fails("protocol", "features", "--data", "clusters", "--out", tmp_path / "run", *options)
-    assert "3 ways need as many classes, and there are 2" in message
+    result = metafun("protocol", "features", "--data", "clusters", "--out", tmp_path / "run", *options)
+    assert "val has too few classes for 2 folds, so tasks.val_share is not used" in result.stderr
+    tuned, final = Run(tmp_path / "run" / "tune").config.tasks, Run(tmp_path / "run" / "final").config.tasks
+    assert tuned.train_on == ("train",) and final.train_on == ("train", "val") and final.val_share is None

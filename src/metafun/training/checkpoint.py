@@ -60,7 +60,7 @@ class Checkpoint:
                 config = parse_config(parse_toml(header["config"], "its configuration"))
             self.experiment = Experiment(config)
             self.record = json.loads(header["record"])
-        except (MetaFunError, KeyError, json.JSONDecodeError, RecursionError) as error:
+        except (MetaFunError, KeyError, ValueError, RecursionError) as error:  # an integer may have too many digits
             raise InvalidCheckpoint(f"{path} has a damaged header: {error}") from None
         if not isinstance(self.record, dict):
             raise InvalidCheckpoint(f"{path} has a damaged header: its record is not a table.")
@@ -85,13 +85,40 @@ class Checkpoint:
 
     def group(self, name: str, like: PyTree) -> PyTree:
         """The arrays of a group in the structure of `like`; names, shapes and types must agree."""
+        check_shapes(name, like, read_shapes(self.path, name), str(self.path))  # before the data are read
         return fill(name, like, read_arrays(self.path, name), str(self.path))
+
+
+# The names of types in safetensors; others, such as 8-bit floats, are not NumPy's.
+_TYPES = {
+    **{f"F{8 * size}": np.dtype(f"f{size}") for size in (2, 4, 8)},
+    **{f"{kind.upper()}{8 * size}": np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)},
+    "BOOL": np.dtype(bool),
+}
+
+
+def read_shapes(path: Path, group: str) -> dict[str, jax.ShapeDtypeStruct]:
+    """The shapes and types of all arrays of a group by name, from the header of the file."""
+    shapes = {}
+    with _open(path) as file:
+        for name in _names(file, group):
+            described = file.get_slice(name)
+            if (dtype := described.get_dtype()) not in _TYPES:
+                raise InvalidCheckpoint(
+                    f"{path}: '{name[:100]}' is of type {dtype}, expected one of {', '.join(_TYPES)}."
+                )
+            shapes[name] = jax.ShapeDtypeStruct(tuple(described.get_shape()), _TYPES[dtype])
+    return shapes
 
 
 def read_arrays(path: Path, group: str) -> dict[str, np.ndarray]:
     """All arrays of a group by name; empty if the file has no such group."""
     with _open(path) as file:
-        return {name: file.get_tensor(name) for name in file.keys() if name.startswith(group + ".")}  # noqa: SIM118
+        return {name: file.get_tensor(name) for name in _names(file, group)}
+
+
+def _names(file: Any, group: str) -> list[str]:
+    return [name for name in file.keys() if name.startswith(group + ".")]  # noqa: SIM118
 
 
 def arrays(group: str, tree: PyTree) -> dict[str, np.ndarray]:
@@ -109,18 +136,25 @@ def fill(group: str, like: PyTree, found: Mapping[str, np.ndarray], source: str)
         found: arrays by name; InvalidCheckpoint unless names, shapes and types are those of `like`.
         source: where they come from, for the error message.
     """
+    check_shapes(group, like, found, source)
     dynamic, static = eqx.partition(like, is_array)
-    expected = dict(_named(group, dynamic))
+    leaves = [jnp.asarray(found[name]) for name, _ in _named(group, dynamic)]
+    return eqx.combine(jax.tree.unflatten(jax.tree.structure(dynamic), leaves), static)
+
+
+def check_shapes(group: str, like: PyTree, found: Mapping[str, Any], source: str) -> None:
+    """InvalidCheckpoint unless names, shapes and types of `found` are those of `like`; arguments as in `fill`."""
+    expected = dict(_named(group, like))
     if odd := sorted(found.keys() ^ expected.keys()):
-        raise InvalidCheckpoint(f"{source} does not hold the model it describes: '{odd[0]}' is missing or unexpected.")
+        raise InvalidCheckpoint(
+            f"{source} does not hold the model it describes: '{odd[0][:200]}' is missing or unexpected."
+        )
     for name, array in found.items():
         dtype, shape = expected[name].dtype, expected[name].shape
         if (array.dtype, array.shape) != (dtype, shape):
             raise InvalidCheckpoint(
                 f"{source}: '{name}' is {array.dtype}{list(array.shape)}, expected {dtype}{list(shape)}."
             )
-    leaves = [jnp.asarray(found[name]) for name in expected]
-    return eqx.combine(jax.tree.unflatten(jax.tree.structure(dynamic), leaves), static)
 
 
 def _map_arrays(function: Callable, tree: PyTree) -> PyTree:

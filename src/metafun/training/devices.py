@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -41,9 +42,18 @@ def jit(function: Callable) -> Any:
     return eqx.filter_jit(function, **options)  # type: ignore[call-overload]
 
 
+# Linux allows a process 65,530 by default; a program of a training takes about 100.
+MOST_MEMORY_MAPS = 10_000
+
+
 def forget_programs() -> None:
-    """Frees compiled programs: each takes some of the limited number of memory maps of a process."""
-    jax.clear_caches()
+    """Frees compiled programs when there are many: each takes some of the limited number of memory maps of a process.
+
+    Not sooner, since the next training needs many of the small ones again.
+    """
+    maps = Path("/proc/self/maps")  # other systems do not count them
+    if not maps.exists() or maps.read_bytes().count(b"\n") > MOST_MEMORY_MAPS:
+        jax.clear_caches()
 
 
 def join_processes(coordinator: str, processes: int, process: int) -> None:

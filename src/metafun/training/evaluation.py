@@ -22,6 +22,8 @@ from .devices import AXIS, gathered, jit, local_keys, replicate, run_on_mesh, ta
 # Bounds on the memory of an evaluation: tasks predicted at once, and floats that these need.
 MAX_TASKS_AT_ONCE = 250
 MAX_FLOATS = 2**28
+# The metrics that a progress display shows.
+SHOWN = ("accuracy", "mse", "log_likelihood")
 
 
 class Validation:
@@ -32,9 +34,13 @@ class Validation:
     Args:
         models: models of the shapes to come; the values of their parameters do not matter.
         experiment: the validation tasks.
+
+    Attributes:
+        metrics: means of the metrics in `SHOWN` over all models and tasks at the latest call, by name.
     """
 
     def __init__(self, models: Learner, experiment: Experiment):
+        self.metrics: dict[str, float] = {}
         key = jax.random.fold_in(jax.random.key(experiment.evaluation.seed), 0)
         count = experiment.training.validation_tasks
         self._rest = (experiment.tasks.validation(), key, count, "default")
@@ -46,7 +52,9 @@ class Validation:
 
     def __call__(self, models: Learner) -> tuple[float, ...]:
         wait([self._compiled])
-        return tuple(gathered(task_metrics(self._place(models), *self._rest)["error"]).mean(1).tolist())
+        found = gathered(task_metrics(self._place(models), *self._rest))
+        self.metrics = {name: float(found[name].mean()) for name in SHOWN if name in found}
+        return tuple(found["error"].mean(1).tolist())
 
 
 def evaluate(models: Learner, experiment: Experiment) -> dict[str, dict[str, Any]]:
@@ -134,6 +142,7 @@ def tasks_at_once(models: Learner, tasks: TaskDistribution) -> int:
 
 def target_metrics(model: Learner, task: Task) -> dict[str, Array]:
     """The error that validation compares and the metrics of an evaluation, for one task."""
+    model = model.held_out(task)
     prediction = model.predict(model.encode(task.context), task.target.x)
     error = masked_mean(model.likelihood.error(prediction, task.target.y), task.target.mask)
     found = {"error": error} | mean_metrics(model.likelihood, prediction, task.target)

@@ -55,6 +55,9 @@ def _tuned(
     options: dict[str, Any] = {"overwrite": overwrite, "resume": resume, "keep_settings": keep_settings}
     sources: list[Any] = experiment.tasks.tuning_sources(FOLDS)
     if len(sources) == 1:
+        if sources[0] != experiment.tasks:
+            console.print(f"note: val has too few classes for {FOLDS} folds, so tasks.val_share is not used.")
+            experiment = resolve(dataclasses.replace(experiment.config, tasks=sources[0]))
         runs = {"tuning": Run.open(folder / "tune", experiment, **options)}
     else:
         folds = [resolve(dataclasses.replace(experiment.config, tasks=tasks)) for tasks in sources]

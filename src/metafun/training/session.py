@@ -1,8 +1,8 @@
 """A training session: validation, the best model so far, patience, divergence, and checkpoints to resume from."""
 
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import jax
@@ -65,6 +65,7 @@ class ChunkMetrics:
         validation: validation error of each model, where the chunk ended with a validation.
         tasks_per_second: training tasks of all models per second.
         broke_away: step at which the loss of each model broke away, or None.
+        metrics: means over the validation tasks by name (`SHOWN` in `evaluation`), where the chunk ended with one.
     """
 
     record: SessionRecord
@@ -72,6 +73,7 @@ class ChunkMetrics:
     validation: tuple[float, ...] | None
     tasks_per_second: float
     broke_away: tuple[int | None, ...] = ()
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,9 @@ class TrainingSession:
             errors = validation(trainer.models(latest))
             best, record = self._compare(state.step, latest, best, record, errors)
         record = replace(record, seconds=time.monotonic() - began)
-        return SessionState(state, best, record), ChunkMetrics(record, tuple(losses.mean(0).tolist()), errors, rate)
+        shown = {} if validation is None or errors is None else validation.metrics
+        loss = tuple(losses.mean(0).tolist())
+        return SessionState(state, best, record), ChunkMetrics(record, loss, errors, rate, metrics=shown)
 
     def _compare(
         self, step: int, latest: Array, best: Array, record: SessionRecord, validation: tuple[float, ...]
