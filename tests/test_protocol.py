@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 
 import jax
 import numpy as np
@@ -256,6 +257,19 @@ def test_the_step_is_chosen_on_folds_of_val(tmp_path):
     assert final.record.step == best and final.config.tasks.held_out is None
     again = json.loads(metafun(*arguments, "--json", "--resume").stdout)
     assert again["metrics"] == results["metrics"], "nothing is trained twice"
+
+
+def test_folds_go_on_with_the_settings_of_the_folder(tmp_path):
+    """Also if the second fold was not begun."""
+    results, _ = folded(tmp_path / "run")
+    for name in ("tune-2", "final"):
+        shutil.rmtree(tmp_path / "run" / name)
+    again = json.loads(metafun("protocol", "features", "--out", tmp_path / "run", "--resume", "--json").stdout)
+    assert again["metrics"] == results["metrics"]
+    plain = ("protocol", "features", "--data", "clusters", "--out", tmp_path / "run", "--overwrite", *SETTINGS)
+    metafun(*plain)
+    assert (tmp_path / "run" / "tune" / "config.toml").exists(), "there are no folds in these settings"
+    assert not list((tmp_path / "run").glob("tune-*/config.toml")), "and those of the replaced protocol are gone"
 
 
 def test_a_learned_part_that_does_harm_is_not_used(tmp_path):

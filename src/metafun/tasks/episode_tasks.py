@@ -194,6 +194,9 @@ class EpisodeTasks(TaskSource):
         return dataclasses.replace(self, train_on=("train", "val"), mean=None if self.val_share else self.mean)
 
     def tuning_sources(self, folds: int) -> list[Self]:
+        if self.held_out is not None:  # one of the folds: the others differ in what they hold out, and so in the mean
+            others = range(self.held_out[1])
+            return [dataclasses.replace(self, held_out=(fold, len(others)), mean=None) for fold in others]
         if self.val_share is None:
             return [self]
         if len(self.table().split("val")) < folds * self.ways:  # a fold is too small for a task

@@ -13,6 +13,7 @@ from ..config import Config, Experiment, resolve
 from ..errors import InvalidConfig, InvalidRun
 from .progress import train
 from .run import Run
+from .run_folder import CONFIG, RunFolder
 
 # Folds of the validation classes, where the others are trained on.
 FOLDS = 2
@@ -46,6 +47,19 @@ def choose_step(tuned: Sequence[Run]) -> dict[str, Any]:
         "seeds": errors[entry, variant].tolist(),
         "seconds": round(sum(run.record.seconds for run in tuned), 2),
     }
+
+
+def _begun(folder: Path) -> Experiment | None:
+    """The settings of the tuning in the folder, of its first fold if it has folds; None if there is no tuning."""
+    tuning = (folder / name for name in ("tune", "tune-1"))
+    return next((Run(path).experiment for path in tuning if not RunFolder.is_free(path)), None)
+
+
+def _clear(folder: Path) -> None:
+    """Removes the runs of a protocol: one with folds may replace one without, and `final` belongs to its tuning."""
+    for path in (folder / "final", folder / "tune", *sorted(folder.glob("tune-[0-9]*"))):
+        if (path / CONFIG).exists():
+            Run(path).folder.clear()
 
 
 def _tuned(
@@ -97,10 +111,12 @@ def run_protocol(
         console: shows progress.
         overwrite, resume, keep_settings: as in `Run.open`.
     """
-    experiment = resolve(config)
-    check_protocol(experiment.config)
-    if overwrite and (folder / "final" / "config.toml").exists():
-        Run(folder / "final").folder.clear()  # it belongs to the tuning that is about to be replaced
+    begun = _begun(folder) if resume and keep_settings else None
+    experiment = begun or resolve(config)
+    if begun is None:
+        check_protocol(experiment.config)
+    if overwrite:
+        _clear(folder)
     runs = _tuned(folder, experiment, console, overwrite, resume, keep_settings)
     chosen, tuned = choose_step(runs), runs[0]
     variant = f" with {tuned.describe_variant(chosen['variant'])}" if tuned.config.vary else ""
