@@ -163,6 +163,18 @@ def test_one_that_was_being_asked_for_is_replaced(numbers, tmp_path):
     assert len(finished(study)) == 2 and not running(study)
 
 
+def test_a_worker_killed_after_its_first_trial_was_created_loses_no_place(numbers, tmp_path, monkeypatch):
+    study = open_study("s", str(tmp_path / "journal"), numbers)
+    options = {"worker": "w", "trials": 2, "batch": 2}
+    with monkeypatch.context() as context:
+        context.setattr("metafun.training.search.Trial", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            list(work(study, numbers, tmp_path / "worker", **options))
+    assert len(running(study)) == 1
+    list(work(study, numbers, tmp_path / "worker", **options))
+    assert len(finished(study)) == 2 and not running(study)
+
+
 def test_when_all_are_hopeless_a_batch_is_given_up(numbers, tmp_path, monkeypatch):
     study = open_study("s", str(tmp_path / "journal"), numbers)
     monkeypatch.setattr(optuna.trial.Trial, "should_prune", lambda trial: trial.number in (0, 1, 2))

@@ -11,6 +11,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from .hostile import attack
 from .kills import WORKS, expected, kill
 
@@ -30,6 +32,8 @@ def main() -> int:
     state = options.out / f"seed-{options.seed}.json"
     begun: dict[str, Any] = {"next": 0, "counts": {}, "problems": []}
     begun |= json.loads(state.read_text("utf-8")) if state.exists() else {}
+    jax.config.update("jax_compilation_cache_dir", str(options.out.resolve() / "compiled"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     with tempfile.TemporaryDirectory(prefix="soak-") as name:
         references = {work: expected(work, Path(name) / work) for work in WORKS}
     ends = time.monotonic() + 60 * options.minutes

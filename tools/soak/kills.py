@@ -1,5 +1,7 @@
 """Kills: work is killed at a random moment, or at a rename or removal, resumed, and compared with work that was not."""
 
+import json
+import operator
 import os
 import random
 import shutil
@@ -11,8 +13,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import optuna
 import safetensors.numpy
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import TrialState
 
+from metafun.cli import app
 from metafun.config import load_config
 from metafun.data import Table
 from metafun.data.table_folder import finish_interrupted_save, open_table_folder, save_table
@@ -25,6 +32,10 @@ TINY = ("iterations=2", "representation=8", "pooling.width=8", "update.width=8",
 SETTINGS = [f"model.{setting}" for setting in TINY]
 SETTINGS += ["training.steps=60", "training.batch=4", "training.warmup=5", "training.chunk=10"]
 SETTINGS += ["training.validate_every=20", "training.validation_tasks=20"]
+OPTIONS = [word for setting in SETTINGS if "steps=" not in setting for word in ("--set", setting)]
+FIT_SETTINGS = ("training.chunk=10", "training.validate_every=20", "training.batch=4", "training.validation_tasks=20")
+FIT = ["--steps", "40", *(word for setting in FIT_SETTINGS for word in ("--set", setting))]
+RATES = [0.001, 0.01]
 
 
 class Work(NamedTuple):
@@ -33,12 +44,14 @@ class Work(NamedTuple):
     Args:
         prepare: what must be there before.
         run: does it, or goes on with it, in a folder.
-        result: what it leaves, to be compared.
+        result: what it leaves.
+        agrees: whether that agrees with what is left when nothing is killed.
     """
 
     prepare: Callable[[Path], None]
     run: Callable[[Path], None]
     result: Callable[[Path], Any]
+    agrees: Callable[[Any, Any], bool] = operator.eq
 
 
 def _train(folder: Path) -> None:
@@ -46,9 +59,13 @@ def _train(folder: Path) -> None:
         pass
 
 
-def _tensors(folder: Path) -> dict[str, bytes]:
-    arrays = safetensors.numpy.load_file(folder / "run" / "checkpoint.safetensors")
-    return {name: array.tobytes() for name, array in arrays.items()}
+def _tensors(path: Path) -> dict[str, bytes]:
+    return {name: array.tobytes() for name, array in safetensors.numpy.load_file(path).items()}
+
+
+def _command(*words: str | Path) -> None:
+    if code := app([str(word) for word in words], standalone_mode=False):
+        raise RuntimeError(f"exit code {code}")
 
 
 def _table(seed: int) -> Table:
@@ -67,33 +84,94 @@ def _imported(folder: Path) -> str:
     return open_table_folder(folder / "t").fingerprint
 
 
+def _classes(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = [f"{a:.3f},{b:.3f},{label}" for label in range(10) for a, b in label + rng.random((12, 2))]
+    (folder / "classes.csv").write_text("\n".join(["a,b,label", *rows, ""]), "utf-8")
+
+
+def _fit(folder: Path) -> None:
+    if not (folder / "model.safetensors").exists():
+        _command("fit", folder / "classes.csv", "--target", "label", "--out", folder / "model.safetensors", *FIT)
+
+
+def _space(folder: Path) -> None:
+    (folder / "space.toml").write_text(f'["training.learning_rate"]\nchoices = {RATES}\n', "utf-8")
+
+
+def _search(folder: Path) -> None:
+    words = ("--trials", "4", "--batch", "1", "--steps", "30", "--pruner", "none", "--resume")
+    _command("search", "sinusoid", "--space", folder / "space.toml", "--out", folder / "search", *words, *OPTIONS)
+
+
+def _searched(folder: Path) -> list[tuple[float, float | None]]:
+    """The learning rate and error of each trial that has not failed; read without JAX, which must not be forked."""
+    storage = JournalStorage(JournalFileBackend(str(folder / "search" / "study.journal")))
+    trials = optuna.load_study(study_name="search", storage=storage).get_trials(deepcopy=False)
+    return [(t.params["training.learning_rate"], t.value) for t in trials if t.state != TrialState.FAIL]
+
+
+def _no_trial_lost(found: list[Any], expected: list[Any]) -> bool:
+    """Trials that were being drawn are drawn again, perhaps with the other rate; equal rates give equal errors."""
+    return len(found) == len(expected) and set(found) <= set(expected)
+
+
+def _reproduce(folder: Path) -> None:
+    words = ("table1", "--only", "Original MAML", "--seeds", "1", "--smoke")
+    _command("reproduce", *words, "--results", folder / "results", "--out", folder / "runs")
+
+
+def _reproduced(folder: Path) -> list[tuple[str, float]]:
+    lines = (folder / "results" / "paper.jsonl").read_text("utf-8").splitlines()
+    return sorted((line["column"], line["value"]) for line in map(json.loads, lines))
+
+
 WORKS = {
-    "training": Work(lambda folder: None, _train, _tensors),
+    "training": Work(lambda folder: None, _train, lambda folder: _tensors(folder / "run" / "checkpoint.safetensors")),
     "import": Work(lambda folder: save_table(_table(0), folder, "a test"), _import, _imported),
+    "fit": Work(_classes, _fit, lambda folder: _tensors(folder / "model.safetensors")),
+    "search": Work(_space, _search, _searched, _no_trial_lost),
+    "reproduce": Work(lambda folder: None, _reproduce, _reproduced),
 }
 # Where a process may be killed exactly, before or after.
-CALLS = ("replace", "rename", "unlink", "fsync", "mkdir")
+CALLS = ("replace", "rename", "unlink", "rmdir", "fsync", "mkdir", "link")
 
 
-def expected(name: str, work: Path) -> Any:
-    """What the work leaves when nothing kills it."""
+class Reference(NamedTuple):
+    """What work leaves when nothing kills it, how many calls of `CALLS` it makes, and its seconds."""
+
+    result: Any
+    calls: int
+    seconds: float
+
+
+def expected(name: str, work: Path) -> Reference:
+    """Does the work without killing it."""
     shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
-    WORKS[name].prepare(work)
-    outcome = run_limited(lambda: WORKS[name].run(work), work, memory=MEMORY, seconds=SECONDS)
+    (work / "folder").mkdir(parents=True)
+    WORKS[name].prepare(work / "folder")
+
+    def run() -> None:
+        calls = iter(range(10**9))
+        _at_calls(lambda: next(calls))
+        WORKS[name].run(work / "folder")
+        (work / "calls").write_text(str(next(calls)), "utf-8")
+
+    outcome = run_limited(run, work, memory=MEMORY, seconds=SECONDS)
     if outcome.code:
         raise RuntimeError(f"{name} fails by itself: {outcome.text}")
-    return WORKS[name].result(work)
+    calls = int((work / "calls").read_text("utf-8"))
+    return Reference(WORKS[name].result(work / "folder"), calls, outcome.seconds)
 
 
-def kill(seed: int, number: int, work: Path, references: dict[str, Any], counts: Counter) -> str | None:
+def kill(seed: int, number: int, work: Path, references: dict[str, Reference], counts: Counter) -> str | None:
     """Kills one piece of work up to three times, finishes it and compares; returns what went wrong.
 
     Args:
         seed: of the campaign.
         number: of the case.
         work: a folder to work in.
-        references: results of work that was not killed, by name.
+        references: the work that was not killed, by name.
         counts: counts kills and identical resumes.
     """
     rng = random.Random(f"kill-{seed}-{number}")
@@ -102,8 +180,9 @@ def kill(seed: int, number: int, work: Path, references: dict[str, Any], counts:
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     piece.prepare(work)
-    for _ in range(rng.randrange(1, 4)):
-        moment = _moment(rng)
+    killed = 0
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        moment = _moment(rng, references[name])
 
         def run(moment: Callable[[], None] = moment) -> None:
             moment()
@@ -114,38 +193,47 @@ def kill(seed: int, number: int, work: Path, references: dict[str, Any], counts:
             break
         if outcome.code != -signal.SIGKILL:
             return f"{name} {number}: {outcome.problem}"
-        counts[f"{name} killed"] += 1
+        killed += 1
         if name == "import":
             _imported(work)  # the old table or the new one, always
     outcome = run_limited(lambda: piece.run(work), work, memory=MEMORY, seconds=SECONDS)
-    if outcome.code or piece.result(work) != references[name]:
-        return f"{name} {number}: not the same after a resume; {outcome.problem}"
-    counts[f"{name} resumed identically"] += 1
+    if outcome.code or not piece.agrees(piece.result(work), references[name].result):
+        return f"{name} {number}: not the same after a resume; {outcome.problem or outcome.text[-300:]}"
+    if killed:
+        counts[f"{name} killed"] += killed
+        counts[f"{name} resumed identically"] += 1
     return None
 
 
-def _moment(rng: random.Random) -> Callable[[], None]:
-    """Arms the process: it is killed after some milliseconds, or at a call."""
+def _moment(rng: random.Random, reference: Reference) -> Callable[[], None]:
+    """Arms the process: it is killed at some time, or before or after a call."""
     if rng.random() < 0.4:
-        seconds = rng.random() ** 2 * 3
-        return threading.Timer(seconds, _die).start
-    name, count, after = rng.choice(CALLS), rng.choice((1, 1, 2, 3, 5, 8)), rng.random() < 0.5
+        return threading.Timer(rng.random() * reference.seconds, _die).start
+    number, is_after = rng.randrange(reference.calls), rng.random() < 0.5
+    moments = iter(range(10**9))
 
-    def arm() -> None:
-        original, calls = getattr(os, name), iter(range(1, 10**9))
+    def act() -> None:
+        if next(moments) == 2 * number + is_after:
+            _die()
 
-        def wrapped(*arguments: Any, **options: Any) -> Any:
-            is_it = next(calls) == count
-            if is_it and not after:
-                _die()
-            result = original(*arguments, **options)
-            if is_it:
-                _die()
-            return result
+    return lambda: _at_calls(act, before_too=True)
 
-        setattr(os, name, wrapped)
 
-    return arm
+def _at_calls(act: Callable[[], object], *, before_too: bool = False) -> None:
+    """From now on, `act` is called after each call of `CALLS`, and before it."""
+    for name in CALLS:
+        setattr(os, name, _surrounded(getattr(os, name), act, before_too=before_too))
+
+
+def _surrounded(call: Callable[..., Any], act: Callable[[], object], *, before_too: bool) -> Callable[..., Any]:
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        if before_too:
+            act()
+        result = call(*arguments, **options)
+        act()
+        return result
+
+    return wrapped
 
 
 def _die() -> None:

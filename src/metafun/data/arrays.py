@@ -3,6 +3,7 @@
 import contextlib
 import io
 import math
+import sys
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -95,7 +96,16 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
     if promised != present:
         raise InvalidData(f"'{info.filename}' promises {promised:,} bytes but has {present:,}")
     with archive.open(info) as file:
-        return np.lib.format.read_array(file, allow_pickle=False)
+        return with_known_characters(np.lib.format.read_array(file, allow_pickle=False))
+
+
+def with_known_characters(array: np.ndarray) -> np.ndarray:
+    """The array; an error if it holds text beyond the last character of Unicode, which Python cannot represent."""
+    if array.dtype.kind == "U":
+        codes = np.ascontiguousarray(array).reshape(-1).view(np.dtype(np.uint32).newbyteorder(array.dtype.byteorder))
+        if codes.max(initial=0) > sys.maxunicode:
+            raise InvalidData("an array of text has characters that do not exist")
+    return array
 
 
 def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype, int]:

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Shaped
 
 from ..errors import InvalidData
+from .arrays import parsing, with_known_characters
 from .table import CONTROL, DTYPES, SPLITS, counted
 
 
@@ -60,12 +61,14 @@ def to_names(values: Any, where: Path, field: str) -> list[str]:
         raise InvalidData(f"{where}: {field} of shape {list(values.shape)}; give one per row.")
     if not isinstance(values, np.ndarray | list | tuple):
         raise InvalidData(f"{where}: {field} must be an array or a list, not a {type(values).__name__}.")
-    entries = values.tolist() if isinstance(values, np.ndarray) else values
+    if isinstance(values, np.ndarray):
+        with parsing(where, f"{field} of text or whole numbers"):
+            values = with_known_characters(values).tolist()
     try:
         try:
-            return [_to_name(entry, "utf-8") for entry in entries]
+            return [_to_name(entry, "utf-8") for entry in values]
         except UnicodeDecodeError:
-            return [_to_name(entry, "latin1") for entry in entries]
+            return [_to_name(entry, "latin1") for entry in values]
     except TypeError as error:
         raise InvalidData(f"{where}: {field} must be text or whole numbers, not {error}.") from None
 

@@ -6,6 +6,7 @@ Workers share only the study's storage. Each trial records its worker and its ru
 import re
 import time
 import uuid
+import warnings
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ import optuna
 import tomli_w
 from optuna.samplers import BaseSampler, QMCSampler, RandomSampler, TPESampler
 from optuna.storages import BaseStorage, RDBStorage
-from optuna.trial import FrozenTrial, Trial, TrialState
+from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
 from ..config import Space, load_config
 from ..config.space import Range
@@ -216,11 +217,10 @@ def _ask(
     study.sampler = sampler(seed=int(np.random.SeedSequence(words).generate_state(1)[0]))  # type: ignore[call-arg]
     asked: dict[int, Trial] = {}
     while len(asked) < batch and _places(study) < limit:
-        trial = study.ask()
+        trial = _new_trial(study, worker)
         if _places(study, before=trial.number) >= limit:  # another worker was faster
             study.tell(trial, state=TrialState.FAIL)
             break
-        trial.set_user_attr("worker", worker)
         for key, values in space.ranges.items():
             _suggest(trial, key, values)
         asked[trial.number] = trial
@@ -232,6 +232,13 @@ def _ask(
         for number in group:
             asked[number].set_user_attr("run", f"trials-{group[0]:05}")
     return [[asked[number] for number in group] for group in groups]
+
+
+def _new_trial(study: optuna.Study, worker: str) -> Trial:
+    """A trial that has its worker from the first moment: killed later, the worker knows that it must finish it."""
+    study.add_trial(create_trial(state=TrialState.RUNNING, user_attrs={"worker": worker}))
+    mine = [t for t in study.get_trials(deepcopy=False) if t.user_attrs.get("worker") == worker]
+    return Trial(study, mine[-1]._trial_id)
 
 
 def _begun(study: optuna.Study, worker: str) -> Iterator[list[Trial]]:
@@ -298,7 +305,9 @@ def _hopeless(trials: Sequence[Trial], known: np.ndarray, metrics: ChunkMetrics)
     rejected = ~np.isfinite(errors)
     for i in np.flatnonzero(~(rejected | known)).tolist():
         try:
-            trials[i].report(float(errors[i]), metrics.record.step)
+            with warnings.catch_warnings():  # a resumed trial may report a step again
+                warnings.filterwarnings("ignore", "The reported value is ignored")
+                trials[i].report(float(errors[i]), metrics.record.step)
             rejected[i] = trials[i].should_prune()
         except optuna.exceptions.UpdateFinishedTrialError:
             rejected[i] = True
