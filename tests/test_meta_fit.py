@@ -60,11 +60,10 @@ def classifier():
     return MetaFunClassifier().meta_fit(*blobs(), steps=20, settings=SMALL, progress=False)
 
 
-@pytest.mark.usefixtures("optimised")
 def test_meta_fit_learns_from_tasks_of_different_sizes():
     wide = {f"model.{part}": 32 for part in ("representation", "pooling.width", "update.width", "decoder.width")}
     settings = {**LINES, **wide, "training.batch": 16, "training.validation_tasks": 100}
-    model = MetaFunRegressor().meta_fit(lines(300), steps=600, settings=settings, progress=False)
+    model = MetaFunRegressor().meta_fit(lines(100), steps=200, settings=settings, progress=False)
     errors, constant = [], []
     for x, y in lines(20, seed=1):
         errors.append(np.abs(clone(model).fit(x[:3], y[:3]).predict(x[3:]) - y[3:]).mean())

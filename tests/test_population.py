@@ -1,5 +1,7 @@
 """Tasks of one population: the Gaussian process that MetaFun corrects, and the ensemble that is fitted in folds."""
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -17,6 +19,7 @@ from metafun.model.process import PopulationProcess, whiten
 from metafun.model.task import Points, Task
 
 SMALL = {
+    "model.iterations": 2,
     "model.representation": 8,
     **{f"model.{part}.width": 8 for part in ("pooling", "update", "decoder", "population")},
     "model.population.features": 4,
@@ -34,11 +37,17 @@ def random_process(dx=2, seed=0):
     return PopulationProcess(dx, 4, 8, 1, "gelu", 0.05, key=jax.random.key(seed))
 
 
-def build(members=3, dy=1, dx=2, seed=0, **settings):
-    changes = {**SMALL, "model.population.members": members, **settings}
-    model = load_config("collected", (), changes).model.build(dx, dy, jax.random.key(seed))
+@functools.cache
+def build(dy=1):
+    config = load_config("collected", (), {**SMALL, "model.population.members": 3})
+    model = eqx.filter_jit(lambda key: config.model.build(2, dy, key))(jax.random.key(0))
     # An untrained correction is 0.
-    return eqx.tree_at(lambda m: m.members.gain, model, jnp.ones(members))
+    return eqx.tree_at(lambda m: m.members.gain, model, jnp.ones(3))
+
+
+@eqx.filter_jit
+def predict(model, context, x):
+    return model.predict(model.encode(context), x)
 
 
 def random_task(n=5, m=4, dy=1, fold=None):
@@ -85,7 +94,8 @@ def test_an_untrained_correction_leaves_the_process_as_it_is():
     model, task = build(), random_task()
     model = eqx.tree_at(lambda m: m.members.gain, model, jnp.zeros(3))
     member = jax.tree.map(lambda leaf: leaf[0] if eqx.is_array(leaf) else leaf, model.members)
-    base, corrected = member.predict_both(member.encode(task.context), task.target.x)
+    both = eqx.filter_jit(lambda m, task: m.predict_both(m.encode(task.context), task.target.x))
+    base, corrected = both(member, task)
     np.testing.assert_array_equal(base.mean, corrected.mean)
     np.testing.assert_array_equal(base.std, corrected.std)
 
@@ -96,18 +106,18 @@ def test_padding_and_order_of_the_context_do_not_matter(dy):
     x, y = (jnp.concatenate([a, 7 * jnp.ones_like(a)]) for a in (task.context.x, task.context.y))
     padded = Points(x, y, jnp.arange(10) < 5)
     turned = jax.tree.map(lambda a: a[::-1], task.context)
-    expected = model.predict(model.encode(task.context), task.target.x)
+    expected = predict(model, task.context, task.target.x)
     for context in (padded, turned):
-        found = model.predict(model.encode(context), task.target.x)
+        found = predict(model, context, task.target.x)
         np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-3, atol=1e-4)
         np.testing.assert_allclose(found.std, expected.std, rtol=1e-3)
-    one = model.predict(model.encode(task.context), task.target.x[1:2])
+    one = predict(model, task.context, task.target.x[1:2])
     np.testing.assert_allclose(one.mean, expected.mean[1:2], rtol=1e-4, atol=1e-5)
 
 
 def test_a_member_never_learns_from_the_fold_that_it_leaves_out():
     model = build()
-    gradient = eqx.filter_grad(lambda m: m.loss(random_task(fold=1)))(model)
+    gradient = eqx.filter_jit(eqx.filter_grad(lambda m, task: m.loss(task)))(model, random_task(fold=1))
     sizes = [float(abs(leaf).max()) for leaf in jax.tree.leaves(jax.tree.map(lambda a: a[1], gradient.members))]
     assert max(sizes) == 0, "member 1"
     assert all(float(abs(gradient.members.gain[k])) > 0 for k in (0, 2))
@@ -118,9 +128,8 @@ def test_a_member_never_learns_from_the_fold_that_it_leaves_out():
 
 def test_validation_uses_the_member_that_was_not_trained_on_the_task():
     model, task = build(), random_task(fold=2)
-    held_out = model.held_out(task)
-    found = held_out.predict(held_out.encode(task.context), task.target.x)
-    everyone = model.predict(model.encode(task.context), task.target.x)
+    found = predict(model.held_out(task), task.context, task.target.x)
+    everyone = predict(model, task.context, task.target.x)
     np.testing.assert_allclose(found.mean, everyone.components.mean[2], rtol=1e-4, atol=1e-5)
     assert model.held_out(random_task()) is model
 

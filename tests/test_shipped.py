@@ -19,7 +19,6 @@ TASKS = 100
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("optimised")
 @pytest.mark.parametrize("name", SHIPPED)
 def test_metrics_are_those_recorded(name):
     opened = Checkpoint(locate(name))
