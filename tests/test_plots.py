@@ -3,13 +3,14 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 from examples import untrained
 from metafun.config.space import Range
 from metafun.errors import InvalidConfig
 from metafun.estimators.trained import open_trained
-from metafun.plots import regression, search, step_by_step
+from metafun.plots import regression, search, step_by_step, style, tables
 from metafun.plots.classification import plot_episodes
 from metafun.tasks.sinusoid import Sinusoid
 
@@ -48,6 +49,20 @@ def kept(monkeypatch):
     """Figures are returned, not saved."""
     for module in (regression, step_by_step):
         monkeypatch.setattr(module, "save", lambda figure, path: figure)
+
+
+def test_a_kind_of_model_is_the_better_of_default_and_tuned():
+    scores = {"ridge": {8: 0.1, 16: 0.3}, "ridge, tuned": {8: 0.2, 16: 0.2, 32: 0.5}, "MetaFun": {8: 0.0}}
+    assert tables.best_of_kind(scores) == {"ridge": {8: 0.2, 16: 0.3, 32: 0.5}, "MetaFun": {8: 0.0}}
+
+
+def test_an_svg_swaps_paper_and_ink_on_a_dark_page(tmp_path):
+    figure = Figure()
+    figure.subplots().plot([0, 1], color=style.INK)
+    text = style.save(figure, tmp_path / "f.svg").read_text("utf-8")
+    assert text.count("prefers-color-scheme: dark") == 1 and text.index("prefers") < text.index("</style>")
+    for drawn, colour in (("fill: #ffffff", "paper"), ("stroke: #1a1a1a", "ink")):
+        assert f'style="{drawn}' in text and f'[style*="{drawn}"]' in text, colour
 
 
 def test_the_first_wave_of_the_comparison_is_large(kept, tmp_path):
