@@ -1,5 +1,7 @@
 """What figures must show; how they look is judged by eye."""
 
+import re
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from examples import untrained
 from metafun.config.space import Range
 from metafun.errors import InvalidConfig
 from metafun.estimators.trained import open_trained
-from metafun.plots import regression, search, step_by_step, style, tables
+from metafun.plots import regression, search, step_by_step, style, tables, training
 from metafun.plots.classification import plot_episodes
 from metafun.tasks.sinusoid import Sinusoid
 
@@ -47,7 +49,7 @@ def test_pruned_trials_are_hollow_and_the_best_is_red(tmp_path, monkeypatch):
 @pytest.fixture
 def kept(monkeypatch):
     """Figures are returned, not saved."""
-    for module in (regression, step_by_step):
+    for module in (regression, step_by_step, training):
         monkeypatch.setattr(module, "save", lambda figure, path: figure)
 
 
@@ -62,7 +64,7 @@ def test_an_svg_swaps_paper_and_ink_on_a_dark_page(tmp_path):
     text = style.save(figure, tmp_path / "f.svg").read_text("utf-8")
     assert text.count("prefers-color-scheme: dark") == 1 and text.index("prefers") < text.index("</style>")
     for drawn, colour in (("fill: #ffffff", "paper"), ("stroke: #1a1a1a", "ink")):
-        assert f'style="{drawn}' in text and f'[style*="{drawn}"]' in text, colour
+        assert re.search(f'style="[^"]*{drawn}', text) and f'[style*="{drawn}"]' in text, colour
 
 
 def test_the_first_wave_of_the_comparison_is_large(kept, tmp_path):
@@ -85,6 +87,18 @@ def test_curves_are_compared_on_the_same_tasks_with_the_exact_process(kept, tmp_
         np.testing.assert_array_equal(exact.get_ydata(), exact_2.get_ydata())
         np.testing.assert_array_equal(context.get_ydata(), context_2.get_ydata())
         assert not np.allclose(ours.get_ydata(), others.get_ydata())
+
+
+def test_a_validation_curve_is_never_one_dot(kept, tmp_path):
+    losses = [{"step": step, "loss": [1 / step, 2 / step]} for step in (1, 10, 20)]
+    figure = training.plot_training([*losses, {"step": 20, "validation": [0.1, 0.2]}], tmp_path / "f.png")
+    for axis in figure.axes:
+        for line in axis.get_lines():
+            assert len(line.get_xdata()) > 1 and line.get_marker() == "None"
+        assert axis.get_xlim() == (0, 20)
+    assert figure.axes[1].get_title() == "measured once, at step 20: 0.1, 0.2"
+    (text,) = training.plot_training(losses, tmp_path / "f.png").axes[1].texts
+    assert text.get_text() == "not measured in this run"
 
 
 def test_directions_are_orthogonal_and_ordered_by_their_share():
