@@ -27,9 +27,9 @@ pages: $(VENV)/installed
 	$(BIN)/python -m tools.report
 	$(BIN)/python -m tools.notebooks
 
-# The documentation as a site in site/; nothing is fetched. A link that leads nowhere fails.
+# The documentation as a site in site/; nothing is fetched. A link that leads nowhere fails; --quiet would hide it.
 docs: $(VENV)/installed-docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) .cache site demo demo-glyphs demo-gp
