@@ -12,7 +12,7 @@ from examples import untrained
 from metafun.config.space import Range
 from metafun.errors import InvalidConfig
 from metafun.estimators.trained import open_trained
-from metafun.plots import regression, search, step_by_step, style, tables, training
+from metafun.plots import regression, search, sensors, step_by_step, style, tables, training
 from metafun.plots.classification import plot_episodes
 from metafun.tasks.sinusoid import Sinusoid
 
@@ -49,7 +49,7 @@ def test_pruned_trials_are_hollow_and_the_best_is_red(tmp_path, monkeypatch):
 @pytest.fixture
 def kept(monkeypatch):
     """Figures are returned, not saved."""
-    for module in (regression, step_by_step, training):
+    for module in (regression, sensors, step_by_step, training):
         monkeypatch.setattr(module, "save", lambda figure, path: figure)
 
 
@@ -87,6 +87,19 @@ def test_curves_are_compared_on_the_same_tasks_with_the_exact_process(kept, tmp_
         np.testing.assert_array_equal(exact.get_ydata(), exact_2.get_ydata())
         np.testing.assert_array_equal(context.get_ydata(), context_2.get_ydata())
         assert not np.allclose(ours.get_ydata(), others.get_ydata())
+
+
+def test_sensors_show_the_readings_and_the_errors_of_all_seeds(kept, tmp_path):
+    hours = np.linspace(0, 24, 5)
+    predictions = {name: (hours, np.ones(5)) for name in ("meta_fit", sensors.GAUSSIAN_PROCESS)}
+    panel = sensors.Sensor(hours, hours, (hours[:2], hours[:2] + 1), predictions)
+    errors = {"pooled forest": [3.0, 4.0], sensors.GAUSSIAN_PROCESS: [1.0, 2.0], "meta_fit": [0.5, 0.25]}
+    first, last = sensors.plot_sensors([panel], errors, "meta_fit", tmp_path / "f.svg").axes
+    labels = [line.get_label() for line in first.get_lines()]
+    assert labels == ["truth", "MetaFun, with 95 % interval", "Gaussian process", "2 readings"]
+    shown = ["MetaFun: 0.38 °C", "Gaussian process: 1.50 °C", "pooled forest: 3.50 °C"]
+    assert [text.get_text() for text in last.texts] == shown
+    assert [sorted(line.get_xdata()) for line in last.get_lines()] == [[0.25, 0.5], [1.0, 2.0], [3.0, 4.0]]
 
 
 def test_a_validation_curve_is_never_one_dot(kept, tmp_path):

@@ -82,8 +82,9 @@ def _draw_panel(axis: Axes, panel: Panel, highlighted: str) -> None:
     for kind, scores in best_of_kind(panel.scores).items():
         is_ours = kind == highlighted
         colour, marker, label = (BLUE, "o", highlighted) if is_ours else KINDS[kind]
-        style = {"lw": 2.8, "ms": 6, "zorder": 3} if is_ours else {"lw": 1.4, "ms": 4.5}
-        axis.plot(list(scores), list(scores.values()), marker=marker, color=colour, label=label, **style)
+        lw, ms, zorder = (2.8, 6, 3) if is_ours else (1.4, 4.5, 2)
+        style = {"marker": marker, "color": colour, "label": label}
+        axis.plot(list(scores), list(scores.values()), lw=lw, ms=ms, zorder=zorder, **style)  # type: ignore[arg-type]
     axis.set_xscale("log")
     axis.set_xticks(panel.sizes, [str(size) for size in panel.sizes])
     axis.minorticks_off()
