@@ -21,6 +21,7 @@ from tools.report import check
 from tools.report.cells import mean_std, measured_cell, seconds_cell
 from tools.report.check import check_repository
 from tools.report.claims import CLAIMS, Claim, check_claims
+from tools.report.classification import render_images
 from tools.report.comparisons import render_comparison, render_short_comparison
 from tools.report.estimators import render_table_benchmark
 from tools.report.numbers import Fact, check_numbers, load_facts, unfounded
@@ -100,13 +101,20 @@ def test_the_overview_and_the_results_page_show_the_same_values():
 
 def test_comparisons_are_those_of_the_results():
     """One of each kind, read from the results in another way."""
-    page, rows = render_comparison(RESULTS), render_short_comparison(RESULTS).splitlines()
+    page, short = render_comparison(RESULTS), render_short_comparison(RESULTS)
     sensors = read_records(RESULTS / "sensors.jsonl")[-1]["runs"]
     ours, process = (np.mean([run["rmse"][name] for run in sensors]) for name in ("meta_fit", "per-task GP"))
-    assert f"| {ours:.2f} | {process:.2f} (Gaussian process per sensor) |" in rows[2]
+    assert f"| {ours:.2f} | {process:.2f} (Gaussian process per sensor) |" in short
     tables = render_table_benchmark(RESULTS)
     accuracies = re.search(r"^\| MetaFun \| ([\d.]+) \| ([\d.]+) \| [\d.]+ \| ([\d.]+) \|", tables, re.MULTILINE)
-    assert ", ".join(accuracies.groups()) in page and "76.50 | 74.82 |" in page and "95.96 | 96.22 |" in page
+    assert ", ".join(accuracies.groups()) in page
+    features, images = render_features(RESULTS), render_images(RESULTS)
+    for table, names, column in (
+        (features, ("MetaFun, our training", "Prototypical networks, on features"), 4),
+        (images, ("`metafun train omniglot-20way-1shot", "`metafun train omniglot-prototypes-20way"), 3),
+    ):
+        rows = [next(row for row in table.splitlines() if row.startswith(f"| {name}")) for name in names]
+        assert " | ".join(row.split(" | ")[column].split(" ")[0] for row in rows) in page
     tuned = re.search(r"^\| ridge, tuned \| (\S+) \| \S+ \| (\S+) \| \S+ \| (\S+)", tables, re.MULTILINE)
     assert f"| {', '.join(tuned.groups())} |" in page
 
