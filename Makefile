@@ -5,7 +5,7 @@ SOAK_MINUTES ?= 10
 SOAK_SEED ?= 0
 BIN = $(VENV)/bin
 
-.PHONY: demo test lint soak pages clean
+.PHONY: demo test lint soak pages docs clean
 
 demo: $(VENV)/installed
 	$(BIN)/metafun demo --out demo --overwrite
@@ -22,12 +22,17 @@ lint: $(VENV)/installed-test
 soak: $(VENV)/installed-test
 	$(BIN)/python -m tools.soak --minutes $(SOAK_MINUTES) --seed $(SOAK_SEED)
 
-# The tables of README.md and docs/, rendered from results/.
+# The tables of README.md and docs/, rendered from results/, and the notebooks of the tutorials.
 pages: $(VENV)/installed
 	$(BIN)/python -m tools.report
+	$(BIN)/python -m tools.notebooks
+
+# The documentation as a site in site/; nothing is fetched. A link that leads nowhere fails; --quiet would hide it.
+docs: $(VENV)/installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 clean:
-	rm -rf $(VENV) .cache demo demo-glyphs demo-gp
+	rm -rf $(VENV) .cache site demo demo-glyphs demo-gp
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -36,4 +41,8 @@ $(VENV)/installed: pyproject.toml constraints.txt
 
 $(VENV)/installed-test: $(VENV)/installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[test]"
+	touch $@
+
+$(VENV)/installed-docs: $(VENV)/installed
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
 	touch $@

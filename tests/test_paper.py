@@ -85,7 +85,7 @@ def test_the_stand_in_is_a_table_of_its_own():
     assert not {job.key for job in jobs} & {job.key for job in others}
 
 
-def test_the_readme_counts_the_cells_that_need_tieredimagenet():
+def test_the_overview_counts_the_cells_that_need_tieredimagenet():
     jobs = plan([name for name in ITEMS if name != "tiered-standin"])
     tiered = [a for job in jobs if job.config.tasks.data.startswith("tieredimagenet") for a in job.addresses]
     count = {name: sum(address.item == name for address in tiered) for name in ("table2", "table3", "figure5")}
@@ -94,8 +94,8 @@ def test_the_readme_counts_the_cells_that_need_tieredimagenet():
         f"{len(tiered)} cells of the paper's tables and figures ({count['table2']} of Table 2, {count['table3']} of "
         f"Table 3 and {count['figure5']} of Figure 5)"
     )
-    readme = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
-    assert sentence in " ".join(readme.split())
+    page = (Path(__file__).parent.parent / "docs" / "measured.md").read_text("utf-8")
+    assert sentence in " ".join(page.split())
 
 
 def test_cells_that_ask_for_the_same_share_one_training():

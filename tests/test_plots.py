@@ -1,15 +1,18 @@
 """What figures must show; how they look is judged by eye."""
 
+import re
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 from examples import untrained
 from metafun.config.space import Range
 from metafun.errors import InvalidConfig
 from metafun.estimators.trained import open_trained
-from metafun.plots import regression, search, step_by_step
+from metafun.plots import regression, search, sensors, step_by_step, style, tables, training
 from metafun.plots.classification import plot_episodes
 from metafun.tasks.sinusoid import Sinusoid
 
@@ -46,8 +49,22 @@ def test_pruned_trials_are_hollow_and_the_best_is_red(tmp_path, monkeypatch):
 @pytest.fixture
 def kept(monkeypatch):
     """Figures are returned, not saved."""
-    for module in (regression, step_by_step):
+    for module in (regression, sensors, step_by_step, training):
         monkeypatch.setattr(module, "save", lambda figure, path: figure)
+
+
+def test_a_kind_of_model_is_the_better_of_default_and_tuned():
+    scores = {"ridge": {8: 0.1, 16: 0.3}, "ridge, tuned": {8: 0.2, 16: 0.2, 32: 0.5}, "MetaFun": {8: 0.0}}
+    assert tables.best_of_kind(scores) == {"ridge": {8: 0.2, 16: 0.3, 32: 0.5}, "MetaFun": {8: 0.0}}
+
+
+def test_an_svg_swaps_paper_and_ink_on_a_dark_page(tmp_path):
+    figure = Figure()
+    figure.subplots().plot([0, 1], color=style.INK)
+    text = style.save(figure, tmp_path / "f.svg").read_text("utf-8")
+    assert text.count("prefers-color-scheme: dark") == 1 and text.index("prefers") < text.index("</style>")
+    for drawn, colour in (("fill: #ffffff", "paper"), ("stroke: #1a1a1a", "ink")):
+        assert re.search(f'style="[^"]*{drawn}', text) and f'[style*="{drawn}"]' in text, colour
 
 
 def test_the_first_wave_of_the_comparison_is_large(kept, tmp_path):
@@ -70,6 +87,31 @@ def test_curves_are_compared_on_the_same_tasks_with_the_exact_process(kept, tmp_
         np.testing.assert_array_equal(exact.get_ydata(), exact_2.get_ydata())
         np.testing.assert_array_equal(context.get_ydata(), context_2.get_ydata())
         assert not np.allclose(ours.get_ydata(), others.get_ydata())
+
+
+def test_sensors_show_the_readings_and_the_errors_of_all_seeds(kept, tmp_path):
+    hours = np.linspace(0, 24, 5)
+    predictions = {name: (hours, np.ones(5)) for name in ("meta_fit", sensors.GAUSSIAN_PROCESS)}
+    panel = sensors.Sensor(hours, hours, (hours[:2], hours[:2] + 1), predictions)
+    errors = {"pooled forest": [3.0, 4.0], sensors.GAUSSIAN_PROCESS: [1.0, 2.0], "meta_fit": [0.5, 0.25]}
+    first, last = sensors.plot_sensors([panel], errors, "meta_fit", tmp_path / "f.svg").axes
+    labels = [line.get_label() for line in first.get_lines()]
+    assert labels == ["truth", "MetaFun, with 95 % interval", "Gaussian process", "2 readings"]
+    shown = ["MetaFun: 0.38 °C", "Gaussian process: 1.50 °C", "pooled forest: 3.50 °C"]
+    assert [text.get_text() for text in last.texts] == shown
+    assert [sorted(line.get_xdata()) for line in last.get_lines()] == [[0.25, 0.5], [1.0, 2.0], [3.0, 4.0]]
+
+
+def test_a_validation_curve_is_never_one_dot(kept, tmp_path):
+    losses = [{"step": step, "loss": [1 / step, 2 / step]} for step in (1, 10, 20)]
+    figure = training.plot_training([*losses, {"step": 20, "validation": [0.1, 0.2]}], tmp_path / "f.png")
+    for axis in figure.axes:
+        for line in axis.get_lines():
+            assert len(line.get_xdata()) > 1 and line.get_marker() == "None"
+        assert axis.get_xlim() == (0, 20)
+    assert figure.axes[1].get_title() == "measured once, at step 20: 0.1, 0.2"
+    (text,) = training.plot_training(losses, tmp_path / "f.png").axes[1].texts
+    assert text.get_text() == "not measured in this run"
 
 
 def test_directions_are_orthogonal_and_ordered_by_their_share():

@@ -9,6 +9,7 @@ import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from examples import TINY, quick
@@ -20,6 +21,9 @@ from tools.report import check
 from tools.report.cells import mean_std, measured_cell, seconds_cell
 from tools.report.check import check_repository
 from tools.report.claims import CLAIMS, Claim, check_claims
+from tools.report.classification import render_images
+from tools.report.comparisons import render_comparison, render_short_comparison
+from tools.report.estimators import render_table_benchmark
 from tools.report.numbers import Fact, check_numbers, load_facts, unfounded
 from tools.report.paper_page import render_paper_page
 from tools.report.paper_rows import paper_rows
@@ -85,7 +89,7 @@ def test_seconds_say_what_shared_the_gpu():
     assert seconds_cell(148.8, None, "NVIDIA H200") == "" == seconds_cell(148.8, 0, "cpu")
 
 
-def test_the_readme_and_the_results_page_show_the_same_values():
+def test_the_overview_and_the_results_page_show_the_same_values():
     page = render_paper_page(RESULTS, ROOT / "docs" / "results.md")
     for item, percent in (("table1", False), ("table2", True)):
         table = render_sinusoid(RESULTS) if item == "table1" else render_features(RESULTS)
@@ -93,6 +97,26 @@ def test_the_readme_and_the_results_page_show_the_same_values():
             if row.lines and (item == "table2" or row.uses("sinusoid")):
                 for cell in row.cells:
                     assert cell.value(percent) in table and cell.value(percent, with_interval=True) in page
+
+
+def test_comparisons_are_those_of_the_results():
+    """One of each kind, read from the results in another way."""
+    page, short = render_comparison(RESULTS), render_short_comparison(RESULTS)
+    sensors = read_records(RESULTS / "sensors.jsonl")[-1]["runs"]
+    ours, process = (np.mean([run["rmse"][name] for run in sensors]) for name in ("meta_fit", "per-task GP"))
+    assert f"| {ours:.2f} | {process:.2f} (Gaussian process per sensor) |" in short
+    tables = render_table_benchmark(RESULTS)
+    accuracies = re.search(r"^\| MetaFun \| ([\d.]+) \| ([\d.]+) \| [\d.]+ \| ([\d.]+) \|", tables, re.MULTILINE)
+    assert ", ".join(accuracies.groups()) in page
+    features, images = render_features(RESULTS), render_images(RESULTS)
+    for table, names, column in (
+        (features, ("MetaFun, our training", "Prototypical networks, on features"), 4),
+        (images, ("`metafun train omniglot-20way-1shot", "`metafun train omniglot-prototypes-20way"), 3),
+    ):
+        rows = [next(row for row in table.splitlines() if row.startswith(f"| {name}")) for name in names]
+        assert " | ".join(row.split(" | ")[column].split(" ")[0] for row in rows) in page
+    tuned = re.search(r"^\| ridge, tuned \| (\S+) \| \S+ \| (\S+) \| \S+ \| (\S+)", tables, re.MULTILINE)
+    assert f"| {', '.join(tuned.groups())} |" in page
 
 
 def test_rows_without_results_are_shown_as_such(tmp_path):
@@ -142,8 +166,10 @@ def test_the_repository_passes(copy):
 @pytest.mark.parametrize(
     ("page", "before", "after", "message"),
     [
-        ("README.md", "116,611-parameter", "116,612-parameter", "116,612"),
-        ("README.md", ">within 0.01<", ">within 0.001<", "says “within 0.001”"),
+        ("docs/start.md", "116,611-parameter", "116,612-parameter", "116,612"),
+        ("docs/measured.md", ">within 0.01<", ">within 0.001<", "says “within 0.001”"),
+        ("README.md", ">three to six times less error<", ">ten times less error<", "says “ten times less error”"),
+        ("README.md", "four readings; what", "four readings, twice; what", "“twice”"),
         ("docs/uncertainty.md", ">about half<", ">about a third<", "says “about a third”"),
         ("docs/deviations.md", "five steps of 0.003", "five steps of 0.004", "0.004"),
         ("docs/tables.md", "takes seconds.", "takes 8 seconds.", "“8 seconds”"),

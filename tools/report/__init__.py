@@ -8,6 +8,7 @@ from pathlib import Path
 
 from .classification import render_image_speed, render_images, render_training_choices
 from .collection_benchmark import render_collection_benchmark
+from .comparisons import render_comparison, render_short_comparison
 from .estimators import (
     render_shipped,
     render_speed,
@@ -24,6 +25,8 @@ __all__ = ["PAGES", "TABLES", "render_page"]
 
 # By the name in a page's marker, `<!-- results: NAME -->`.
 TABLES = {
+    "short-comparison": render_short_comparison,
+    "comparison": render_comparison,
     "sinusoid": render_sinusoid,
     "features": render_features,
     "feature-benchmark": render_feature_benchmark,
@@ -49,9 +52,11 @@ PAGES = (
     "docs/deviations.md",
     "docs/estimators.md",
     "docs/features.md",
+    "docs/measured.md",
     "docs/uncertainty.md",
     "docs/images.md",
     "docs/tables.md",
+    "docs/which.md",
 )
 
 

@@ -4,10 +4,13 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
+from metafun.bench.collection_methods import FOREST_GP, META_FIT
 from metafun.errors import InvalidResults
 
+from .comparisons import last_sensors
 from .records import read_records
 from .values import image_rates, mean_of, our_sinusoid, record_of
 
@@ -101,7 +104,24 @@ def _sinusoid_alone(results: Path) -> bool:
     return all(line.beside == 0 for line in our_sinusoid(results))
 
 
+def _sensor_ratios(method: str, low: float, high: float) -> Callable[[Path], bool]:
+    """Whether the error of a method over that of `meta_fit` is in a range, for every seed."""
+
+    def holds(results: Path) -> bool:
+        found = [run["rmse"] for run in last_sensors(results)["runs"]]
+        return all(low < rmse[method] / rmse[META_FIT] < high for rmse in found)
+
+    return holds
+
+
+def _sensors_training(results: Path) -> bool:
+    return all(run["seconds"][META_FIT] < 120 for run in last_sensors(results)["runs"])
+
+
 CLAIMS = {
+    "sensors-times": Claim("three to six times less error", _sensor_ratios("per-task GP", 3, 6)),
+    "sensors-half": Claim("less than half of the error", _sensor_ratios(FOREST_GP, 2, inf)),
+    "sensors-training": Claim("less than two minutes", _sensors_training),
     "sinusoid-alone": Claim("alone on the GPU", _sinusoid_alone),
     "demo-seconds": Claim("about a minute", _seconds("demo", 45, 90)),
     "demo-glyphs-seconds": Claim("about a minute", _seconds("demo-glyphs", 45, 90)),

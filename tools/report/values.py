@@ -135,7 +135,14 @@ def _measured_cells(results: Path) -> str:
     return f"{sum(bool(cell.lines) for cell in available)} of {len(available)}"
 
 
+def _table_limit(name: str) -> Callable[[Path], str]:
+    return lambda results: f"{read_records(results / 'table-limits.jsonl')[-1][name]:.2g}"
+
+
 VALUES: dict[str, Callable[[Path], str]] = {
+    "sensors-seeds": lambda results: str(len(read_records(results / "sensors.jsonl")[-1]["seeds"])),
+    "time-over-logistic": _table_limit("fit_and_predict_over_logistic_regression"),
+    "time-over-forest": _table_limit("fit_and_predict_over_random_forest"),
     "sinusoid-seeds": lambda results: str(len(our_sinusoid(results))),
     "sinusoid-steps": lambda results: f"{our_sinusoid(results)[0].steps:,}",
     "sinusoid-seconds": lambda results: f"{our_sinusoid(results)[0].seconds:.0f}",

@@ -49,7 +49,7 @@ def tables(
     data: Data = None,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Number of processes.")] = 1,
     results: Annotated[Path, typer.Option("--results", help="File of results.")] = Path("results/tables.jsonl"),
-    figure: Annotated[Path, typer.Option("--figure", help="File of the figure.")] = Path("docs/tables.png"),
+    figure: Annotated[Path, typer.Option("--figure", help="File of the figure.")] = Path("docs/tables.svg"),
     as_json: AsJson = False,
 ) -> None:
     """Fit few rows of scikit-learn's bundled tables with MetaFun and with its estimators, default and tuned.

@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 from ..model.learner import Learner
 from ..model.likelihoods import Categorical
 from ..tasks import Episodes
-from .style import GREEN, GREY, RED, SHADES, save
+from .style import GREEN, GREY, INK, RED, SHADES, save
 
 # Queries shown of each class.
 SHOWN = 6
@@ -40,7 +40,7 @@ def plot_episodes(model: Learner, tasks: Episodes, image: tuple[int, int], seed:
         _draw_episode(axis, context, queries, probabilities)
     figure.suptitle(
         "Unseen classes, one per row: labelled context images left of the line, queries right of it.\n"
-        "Green: classified correctly. Red: classified as the class named below, with that probability.",
+        "Green: classified correctly. Orange: classified as the class named below, with that probability.",
         fontsize=10,
     )
     return save(figure, path)
@@ -64,10 +64,10 @@ def plot_weights(model: Learner, tasks: Episodes, image: tuple[int, int], seed: 
     by_class = np.asarray(weights).reshape(ways, -1, ways * shots)[:, :shown].reshape(ways * shown, ways * shots)
     predicted = np.asarray(prediction.probabilities).argmax(-1).reshape(ways, -1)[:, :shown]
     correct = (predicted == np.arange(ways)[:, None]).ravel()
-    figure = Figure(figsize=(2 + 0.5 * ways * shots, 2 + 0.45 * ways * shown), layout="constrained")
+    figure = Figure(figsize=(2.2 + 0.5 * ways * shots, 2.4 + 0.45 * ways * shown), layout="constrained")
     axis = figure.subplots()
     drawn = axis.imshow(by_class, cmap=SHADES, vmin=0, extent=(0, ways * shots, ways * shown, 0))
-    figure.colorbar(drawn, ax=axis, fraction=0.03, pad=0.01)
+    figure.colorbar(drawn, ax=axis, fraction=0.03, pad=0.01, label="weight k(x, xᵢ)")
     for column, picture in enumerate(context.reshape(-1, *context.shape[2:])):
         _picture(axis, picture, column + 0.05, -1.1)
     for row, picture in enumerate(queries[:, :shown].reshape(-1, *queries.shape[2:])):
@@ -75,9 +75,12 @@ def plot_weights(model: Learner, tasks: Episodes, image: tuple[int, int], seed: 
         axis.add_patch(Rectangle((-1.1, row + 0.05), 0.9, 0.9, fill=False, ec=GREEN if correct[row] else RED, lw=1.2))
     for k in range(ways):
         axis.add_patch(Rectangle((k * shots, k * shown), shots, shown, fill=False, ec=GREY, lw=1))
-    axis.set(xlim=(-1.3, ways * shots + 0.1), ylim=(ways * shown + 0.1, -1.2), aspect="equal")
+    axis.set(xlim=(-1.8, ways * shots + 0.1), ylim=(ways * shown + 1.6, -1.9), aspect="equal")
     axis.set_axis_off()
-    figure.suptitle("Weight of each context image (top)\nfor each query (left)\nframed: the same class", fontsize=9)
+    axis.text(ways * shots / 2, -1.3, "labelled context images xᵢ", ha="center", va="bottom", fontsize=10, color=INK)
+    axis.text(-1.3, ways * shown / 2, "queries x", ha="right", va="center", rotation=90, fontsize=10, color=INK)
+    legend = "grey frames: the same class\ngreen: classified correctly\norange: not"
+    axis.text(0, ways * shown + 0.2, legend, ha="left", va="top", fontsize=8, color=INK)
     return save(figure, path)
 
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from ..model.learner import Learner
@@ -14,13 +15,14 @@ from ..model.likelihoods import Mixture, Normal
 from ..model.stochastic import StochasticMetaFun
 from ..model.task import Points, Task
 from ..tasks import Curves, Sinusoid
-from .style import BLUE, GREY, INK, RED, SHADES, save, style_axis
+from .style import BLUE, INK, RED, SHADES, save, style_axis
 
 # Functions in a panel: enough to show the variation, few enough to tell apart.
 DRAWS = 12
 # The wave in the first row of the comparison is near the upper end of the amplitudes in training, 0.1 to 5: a small
 # wave would hide the differences between models.
 AMPLITUDE = 4.0
+DASHES = (0, (4, 3))
 
 
 def plot_updates(model: Learner, tasks: Sinusoid, seed: int, path: Path) -> Path:
@@ -93,11 +95,9 @@ def plot_curve_comparison(models: Mapping[str, Learner], tasks: Curves, seed: in
         task, oracle = tasks.curve(jax.random.fold_in(jax.random.key(seed), i), n, x)
         for axis, name in zip(row, models, strict=True):
             _draw_task(axis, task, oracle)
-            _draw_band(axis, x, predict[name](task), BLUE, "the model")
+            _draw_band(axis, x, predict[name](task), "the model")
             axis.set_title(f"{name}, {n} context points", fontsize=10)
-    figure.supylabel("y ± 2 standard deviations", fontsize=10)
-    handles, labels = rows[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", fontsize=8, frameon=False, ncols=len(labels))
+    _label(figure, "y, with ± 2 standard deviations")
     return save(figure, path)
 
 
@@ -115,10 +115,9 @@ def plot_curves(model: Learner, tasks: Curves, seed: int, path: Path) -> Path:
     for i, (axis, n) in enumerate(zip(axes, (5, 5, 15, 15), strict=True)):
         task, oracle = tasks.curve(jax.random.fold_in(jax.random.key(seed), i), n, x)
         _draw_task(axis, task, oracle)
-        _draw_band(axis, x, predict(task), BLUE, "this model")
-        axis.set_title(f"{n} context points", fontsize=10)
-    figure.supylabel("y ± 2 standard deviations", fontsize=10)
-    figure.axes[0].legend(frameon=False, fontsize=8, ncols=3)
+        _draw_band(axis, x, predict(task), "this model")
+        axis.set_title(f"{n} context points", fontsize=11)
+    _label(figure, "y, with ± 2 standard deviations")
     return save(figure, path)
 
 
@@ -134,9 +133,10 @@ def plot_samples(model: StochasticMetaFun, tasks: Curves, seed: int, path: Path)
         key_task, key_z = jax.random.split(jax.random.fold_in(jax.random.key(seed), i))
         task, oracle = tasks.curve(key_task, n, x)
         _draw_task(axis, task, oracle)
-        axis.plot(x[:, 0], draw(task, key_z).mean[..., 0].T, color=BLUE, lw=0.9, alpha=0.8)
-        axis.set_title(f"{n} context point{'s' * (n > 1)}, {DRAWS} functions", fontsize=10)
-    figure.axes[0].set_ylabel("y")
+        drawn = axis.plot(x[:, 0], draw(task, key_z).mean[..., 0].T, color=BLUE, lw=0.9, alpha=0.8)
+        drawn[0].set_label(f"{DRAWS} functions sampled from this model")
+        axis.set_title(f"{n} context point{'s' * (n > 1)}", fontsize=11)
+    _label(figure, "y; the exact GP with ± 2 standard deviations")
     return save(figure, path)
 
 
@@ -156,16 +156,27 @@ def _line(tasks: Curves) -> Float[Array, "m dx"]:
 
 
 def _draw_task(axis: Axes, task: Task, oracle: Normal) -> None:
-    """The exact GP's prediction, and the context."""
-    _draw_band(axis, task.target.x, oracle, GREY, "exact GP")
+    """The exact GP's prediction as dashed lines, and the context."""
+    x, mean, std = task.target.x[:, 0], oracle.mean[:, 0], oracle.std[:, 0]
+    axis.plot(x, mean, color=INK, lw=1.4, ls=DASHES, label="exact GP", zorder=4)
+    edges = [jnp.stack([x, mean + sign * std], axis=1) for sign in (-2, 2)]
+    axis.add_collection(LineCollection(edges, colors=INK, linewidths=1, linestyles=[DASHES], zorder=3))
     _draw_context(axis, task.context)
     style_axis(axis)
 
 
-def _draw_band(axis: Axes, x: Float[Array, "m dx"], prediction: Normal | Mixture, color: object, label: str) -> None:
+def _draw_band(axis: Axes, x: Float[Array, "m dx"], prediction: Normal | Mixture, label: str) -> None:
     mean, std = prediction.mean[:, 0], prediction.std[:, 0]
-    axis.plot(x[:, 0], mean, color=color, lw=1.6, label=label)
-    axis.fill_between(x[:, 0], mean - 2 * std, mean + 2 * std, color=color, alpha=0.2, lw=0)
+    axis.plot(x[:, 0], mean, color=BLUE, lw=2, label=label)
+    axis.fill_between(x[:, 0], mean - 2 * std, mean + 2 * std, color=BLUE, alpha=0.25, lw=0)
+
+
+def _label(figure: Figure, y: str) -> None:
+    """Names of the axes, and a legend below them."""
+    figure.supxlabel("x", fontsize=10)
+    figure.supylabel(y, fontsize=10)
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", fontsize=10, frameon=False, ncols=len(labels))
 
 
 def _draw_context(axis: Axes, context: Points) -> None:
@@ -174,7 +185,7 @@ def _draw_context(axis: Axes, context: Points) -> None:
 
 def _draw_updates(axis: Axes, task: Task, prediction: Normal) -> None:
     x, last = task.target.x[:, 0], len(prediction.mean) - 1
-    axis.plot(x, task.target.y[:, 0], color=INK, lw=1.2, ls=(0, (4, 3)), label="truth", zorder=4)
+    axis.plot(x, task.target.y[:, 0], color=INK, lw=1.2, ls=DASHES, label="truth", zorder=4)
     for t, mean in enumerate(prediction.mean):
         shade = SHADES(0.25 + 0.7 * t / last)
         axis.plot(x, mean[:, 0], color=shade, lw=2.4 if t == last else 1.3, label=f"t = {t}", zorder=2 + (t == last))

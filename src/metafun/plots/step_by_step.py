@@ -17,10 +17,10 @@ from ..errors import InvalidConfig
 from ..model.learner import Learner
 from ..model.metafun import MetaFun
 from ..model.task import Task
-from .style import GREY, INK, RED, SHADES, save, style_axis
+from .style import BLUE, GREEN, GREY, INK, PURPLE, RED, save, style_axis
 
 # One colour for each direction of r that is drawn.
-COLOURS: tuple[Any, ...] = (SHADES(0.85), "#e6842a", "#3b9c6b")
+COLOURS: tuple[Any, ...] = (BLUE, PURPLE, GREEN)
 # Of this many test tasks, the one with the largest outputs is drawn: a small one would hide the steps.
 CANDIDATES = 16
 CONTEXT_POINTS, TARGETS = 6, 200

@@ -11,8 +11,21 @@ from ..files import write_atomically
 
 # Later updates are darker, so that their order is visible.
 SHADES = matplotlib.colormaps["Blues"]
-BLUE = SHADES(0.8)
-RED, GREEN, GREY, INK = "#d62728", "#2ca02c", "0.55", "0.1"
+# The palette of Okabe and Ito, which readers with any colour vision can tell apart.
+BLUE, RED, GREEN, ORANGE, PURPLE, SKY = "#0072b2", "#d55e00", "#009e73", "#e69f00", "#b5679a", "#56b4e9"
+GREY, INK = "0.55", "0.1"
+# In an SVG on a dark page, paper and ink swap; the other colours are readable on both.
+_DARK = """
+@media (prefers-color-scheme: dark) {
+  svg { fill: #e6e6e6 }
+  [style*="fill: #ffffff"] { fill: #17191c !important }
+  [style*="stroke: #ffffff"] { stroke: #17191c !important }
+  [style*="fill: #1a1a1a"], [style*="fill: #000000"] { fill: #e6e6e6 !important }
+  [style*="stroke: #1a1a1a"], [style*="stroke: #000000"] { stroke: #e6e6e6 !important }
+  [style*="stroke: #0072b2"] { stroke: #3a9ad9 !important }
+  [style*="fill: #0072b2"] { fill: #3a9ad9 !important }
+}
+"""
 
 
 def style_axis(axis: Axes) -> None:
@@ -30,8 +43,11 @@ def save(figure: Figure, path: Path) -> Path:
     """
     # Equal figures give equal files: no date, and no random identifiers.
     form = path.suffix.removeprefix(".")
-    content = io.BytesIO()
+    buffer = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "metafun"}):
-        figure.savefig(content, format=form, dpi=150, metadata={"Date": None} if form == "svg" else None)
-    write_atomically(path, content.getvalue())
+        figure.savefig(buffer, format=form, dpi=150, metadata={"Date": None} if form == "svg" else None)
+    content = buffer.getvalue()
+    if form == "svg":
+        content = content.replace(b"</style>", _DARK.encode() + b"</style>", 1)
+    write_atomically(path, content)
     return path

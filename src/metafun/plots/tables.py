@@ -4,15 +4,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
-from .style import GREY, INK, RED, save, style_axis
+from .style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SKY, save, style_axis
 
-COLOURS = {"k-nearest neighbours": "#8c6bb1", "random forest": "#41ab5d", "Gaussian process": "#fe9929"}
-LINEAR_MODEL = "#2171b5"
+# Each kind of model has a colour, a marker and the words of its label.
+KINDS = {
+    "k-nearest neighbours": (PURPLE, "v", "nearest neighbours"),
+    "random forest": (GREEN, "s", "random forest"),
+    "Gaussian process": (ORANGE, "D", "Gaussian process"),
+    "logistic regression": (SKY, "^", "logistic or ridge regression"),
+    "ridge": (SKY, "^", "logistic or ridge regression"),
+}
 
 
 @dataclass(frozen=True)
@@ -33,43 +37,61 @@ class Panel:
 
 
 def plot_tables(panels: Sequence[Panel], highlighted: str, path: Path) -> Path:
-    """Scores over the number of training rows; tuned models are dashed.
+    """Scores over the number of training rows: a line for each kind of model, tuned or not, whichever is better.
 
     Args:
         panels: one for each data set.
-        highlighted: the model drawn in red.
+        highlighted: the model drawn as a thick line.
         path: the figure's file.
     """
-    figure = Figure(figsize=(3.1 * len(panels), 3.4), layout="constrained")
-    lines: dict[str, Line2D] = {}
-    for axis, panel in zip(np.ravel(figure.subplots(1, len(panels), squeeze=False)), panels, strict=True):
-        for model, scores in panel.scores.items():
-            lines[model] = _draw_model(axis, model, scores, model == highlighted)
-        axis.set_xscale("log")
-        axis.set_xticks(panel.sizes, [str(size) for size in panel.sizes])
-        axis.minorticks_off()
-        axis.set_title(panel.title, fontsize=10)
-        axis.set_xlabel("rows per class" if panel.classifies else "rows", fontsize=8)
-        axis.set_ylabel("accuracy" if panel.classifies else "R²", fontsize=8)
-        if not panel.classifies:
-            axis.set_ylim(bottom=-0.3)
-        axis.grid(color=GREY, alpha=0.2)
-        style_axis(axis)
-    style = {"fontsize": 8, "frameon": False, "labelcolor": INK}
-    figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=5, **style)
+    columns = min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(3.3 * columns, 2.7 * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).flat
+    for axis, panel in zip(axes, panels, strict=False):
+        _draw_panel(axis, panel, highlighted)
+    for axis in list(axes)[len(panels) :]:
+        axis.set_visible(False)
+    lines = {str(line.get_label()): line for axis in figure.axes for line in axis.get_lines()}
+    lines = {highlighted: lines.pop(highlighted), **lines} if highlighted in lines else lines
+    style = {"fontsize": 10, "frameon": False, "labelcolor": INK}
+    if empty := list(figure.axes)[len(panels) :]:
+        empty[0].set_visible(True)
+        empty[0].set_axis_off()
+        empty[0].legend(lines.values(), lines.keys(), loc="center", **style)
+    else:
+        figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=3, **style)
     return save(figure, path)
 
 
-def _draw_model(axis: Axes, model: str, scores: Mapping[int, float], highlighted: bool) -> Line2D:
-    name, _, tuned = model.partition(", ")
-    (line,) = axis.plot(
-        list(scores),
-        list(scores.values()),
-        "--" if tuned else "-",
-        color=RED if highlighted else COLOURS.get(name, LINEAR_MODEL),
-        lw=2.2 if highlighted else 1.1,
-        marker="o",
-        ms=3,
-        zorder=3 if highlighted else 2,
-    )
-    return line
+def best_of_kind(scores: Mapping[str, Mapping[int, float]]) -> dict[str, dict[int, float]]:
+    """The better of the default and the tuned model of each kind, at each number of rows.
+
+    Args:
+        scores: for each model its score by number of rows, as in `Panel`.
+    """
+    found: dict[str, dict[int, float]] = {}
+    for model, values in scores.items():
+        best = found.setdefault(model.removesuffix(", tuned"), {})
+        for size, value in values.items():
+            best[size] = max(value, best.get(size, value))
+    return found
+
+
+def _draw_panel(axis: Axes, panel: Panel, highlighted: str) -> None:
+    for kind, scores in best_of_kind(panel.scores).items():
+        is_ours = kind == highlighted
+        colour, marker, label = (BLUE, "o", highlighted) if is_ours else KINDS[kind]
+        lw, ms, zorder = (2.8, 6, 3) if is_ours else (1.4, 4.5, 2)
+        style = {"marker": marker, "color": colour, "label": label}
+        axis.plot(list(scores), list(scores.values()), lw=lw, ms=ms, zorder=zorder, **style)  # type: ignore[arg-type]
+    axis.set_xscale("log")
+    axis.set_xticks(panel.sizes, [str(size) for size in panel.sizes])
+    axis.minorticks_off()
+    axis.set_title(panel.title, fontsize=11)
+    axis.set_xlabel("rows per class" if panel.classifies else "rows", fontsize=10)
+    axis.set_ylabel("accuracy" if panel.classifies else "R²", fontsize=10)
+    if not panel.classifies:
+        axis.set_ylim(bottom=-0.2)
+    axis.grid(color=GREY, alpha=0.2)
+    style_axis(axis)
