@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from .errors import InvalidConfig, suggest
+from .errors import InvalidConfig, nearest, suggest
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ def parse(cls: type[T], table: Mapping[str, Any], where: str = "") -> T:
     hints, table = _hints(cls), _renamed([cls], table, where)  # type: ignore[arg-type]
     for key in table:
         if key not in hints:
-            raise InvalidConfig(f"unknown key '{where}{key}'; {suggest(key, hints)}")
+            raise InvalidConfig(f"unknown key '{where}{key}'; {_suggest_key(cls, key, where)}")
     return cls(**{key: _value(hints[key], value, where + key) for key, value in table.items()})
 
 
@@ -66,6 +66,18 @@ def current_names(cls: type, table: Mapping[str, Any]) -> dict[str, Any]:
         table: values by key, nested.
     """
     return _current_names([cls], table, "")
+
+
+def expand_kinds(cls: type, table: Mapping[str, Any]) -> dict[str, Any]:
+    """A table for the dataclass `cls` where `pooling = "mean"` has become `pooling = {kind = "mean"}`.
+
+    Like names, kinds must be expanded before tables are merged.
+
+    Args:
+        cls: the dataclass that the table, which may be partial, is for.
+        table: values by key, nested.
+    """
+    return _expand_kinds([cls], table)
 
 
 def current_name(cls: type, key: str) -> str:
@@ -130,14 +142,56 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 def _current_names(classes: Sequence[Any], table: Mapping[str, Any], where: str) -> dict[str, Any]:
     """`current_names` where the dataclass is one of several; a table without `kind` may be for any of them."""
-    classes = [c for c in classes if "kind" not in table or get_args(_hints(c).get("kind")) == (table["kind"],)]
+    classes = _of_kind(classes, table)
     renamed = dict(_renamed(classes, table, where))
     for key, value in renamed.items():
-        hints = [_hints(c)[key] for c in classes if key in _hints(c)]
-        inner = [variant for hint in hints for variant in _members(hint) if dataclasses.is_dataclass(variant)]
+        inner = _inner(classes, key)
         if isinstance(value, Mapping) and inner:
             renamed[key] = _current_names(inner, value, f"{where}{key}.")
     return renamed
+
+
+def _expand_kinds(classes: Sequence[Any], table: Mapping[str, Any]) -> dict[str, Any]:
+    classes, expanded = _of_kind(classes, table), dict(table)
+    for key, value in table.items():
+        inner = _inner(classes, key)
+        if isinstance(value, str) and value in _kinds(inner):
+            expanded[key] = {"kind": value}
+        elif isinstance(value, Mapping) and inner:
+            expanded[key] = _expand_kinds(inner, value)
+    return expanded
+
+
+def _of_kind(classes: Sequence[Any], table: Mapping[str, Any]) -> list[Any]:
+    """Those of the dataclasses that the table may be for."""
+    return [c for c in classes if "kind" not in table or get_args(_hints(c).get("kind")) == (table["kind"],)]
+
+
+def _inner(classes: Sequence[Any], key: str) -> list[Any]:
+    """The dataclasses that the field `key` may hold."""
+    hints = [_hints(c)[key] for c in classes if key in _hints(c)]
+    return [variant for hint in hints for variant in _members(hint) if dataclasses.is_dataclass(variant)]
+
+
+def _kinds(variants: Sequence[Any]) -> dict[str, Any]:
+    """Dataclasses by their kind."""
+    return {get_args(_hints(v)["kind"])[0]: v for v in variants if get_args(_hints(v).get("kind"))}
+
+
+def _paths(cls: Any) -> set[str]:
+    """The paths of all settings below a dataclass, in any of its variants."""
+    below = {f"{key}.{path}" for key in _hints(cls) for inner in _inner([cls], key) for path in _paths(inner)}
+    return {*_hints(cls), *below}
+
+
+def _suggest_key(cls: Any, key: str, where: str) -> str:
+    """A hint for an unknown key: the same name further inside, else a similar one."""
+    deeper: dict[str, list[str]] = {}
+    for path in sorted(_paths(cls) - set(_hints(cls))):
+        deeper.setdefault(path.rpartition(".")[2], []).append(where + path)
+    names = [key] if key in deeper else [] if nearest(key, _hints(cls)) else nearest(key, deeper)
+    paths = [path for name in names for path in deeper[name]]
+    return f"did you mean {' or '.join(map(repr, paths))}?" if paths else suggest(key, _hints(cls))
 
 
 def _members(hint: Any) -> tuple[Any, ...]:
@@ -204,6 +258,8 @@ def _value(hint: Any, value: Any, path: str) -> Any:
         return parse(hint, value, path + ".")  # type: ignore[arg-type]
     if hint is float and type(value) is int and abs(value) < 2**53:
         return float(value)
+    if hint is int and type(value) is float and value.is_integer() and abs(value) < 2**53:
+        return int(value)  # 1e3 is a float in TOML
     if type(value) is not hint:
         raise InvalidConfig(f"{path} = {value!r}, but it must be of type {hint.__name__}.")
     return value
@@ -215,8 +271,8 @@ def _shown(bound: int | float) -> str:
 
 def _variant(variants: list[Any], value: Any, path: str) -> Any:
     """An instance of the variant that `kind` names."""
-    kinds = {get_args(_hints(variant)["kind"])[0]: variant for variant in variants}
-    kind = value.get("kind") if isinstance(value, Mapping) else None
+    kinds = _kinds(variants)
+    kind = value.get("kind") if isinstance(value, Mapping) else value
     if not isinstance(kind, str) or kind not in kinds:
         raise InvalidConfig(f"{path}.kind = {kind!r} is not known; {suggest(str(kind), kinds)}")
     return parse(kinds[kind], value, path + ".")
@@ -224,7 +280,7 @@ def _variant(variants: list[Any], value: Any, path: str) -> Any:
 
 def _tuple(arguments: tuple[Any, ...], value: Any, path: str) -> tuple:
     if not isinstance(value, (list, tuple)):
-        raise InvalidConfig(f"{path} = {value!r}, but it must be a list.")
+        raise InvalidConfig(f"{path} = {value!r}, but it must be a list, like [1, 2].")
     hints = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else list(arguments)
     if len(hints) != len(value):
         raise InvalidConfig(f"{path} = {value!r}, but it must have {len(hints)} entries.")

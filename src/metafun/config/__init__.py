@@ -4,4 +4,4 @@ from .config import Config, EvaluationConfig, TrainingConfig, settings_hash
 from .experiment import Experiment, parse_config, resolve
 from .load import describe_preset, has_setting, load_config, parse_setting, parse_toml, presets, with_changes
 from .model import MetaFunConfig
-from .space import Space, load_space, spaces
+from .space import SPACES, Space, default_space, load_space

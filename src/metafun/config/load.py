@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import InvalidConfig, suggest
 from ..files import read_text
-from ..schema import check_depth, current_names, merge, nested, to_table
+from ..schema import check_depth, current_names, expand_kinds, merge, nested, to_table
 from .config import Config
 from .experiment import parse_config
 
@@ -59,7 +59,7 @@ def _changed(table: Mapping[str, Any], changes: Iterable[tuple[str, Any]]) -> di
     # Joined first: a change of `kind` must not discard another change, whatever their order.
     joined: dict[str, Any] = {}
     for key, value in changes:
-        joined = merge(joined, nested(key, value))
+        joined = merge(joined, expand_kinds(Config, nested(key, value)))
     return merge(table, current_names(Config, joined))
 
 
@@ -90,7 +90,7 @@ def _table(source: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
     else:
         raise InvalidConfig(f"unknown preset '{source}'; {suggest(source, presets())} A TOML file ends in .toml.")
     base = table.pop("base", None)
-    table = current_names(Config, table)
+    table = expand_kinds(Config, current_names(Config, table))
     if base is None:
         # The defaults supply `kind`, so that a file or setting may change a part without naming it.
         return merge(to_table(Config()), table)
