@@ -20,6 +20,12 @@ class InvalidConfig(MetaFunError):
     """An unknown preset or key, or a value that does not fit."""
 
 
+class UnknownKind(InvalidConfig):
+    """A `kind` that no part has. In a file that was written by metafun, it may be that of a plugin."""
+
+    remedy = "If it is a part of your own, name its file with --plugin; in Python, import it first."
+
+
 class InvalidCheckpoint(MetaFunError):
     """A file that does not hold the model it should."""
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from .errors import InvalidConfig, nearest, suggest
+from .errors import InvalidConfig, UnknownKind, nearest, suggest
 
 T = TypeVar("T")
 
@@ -175,7 +175,7 @@ def _inner(classes: Sequence[Any], key: str) -> list[Any]:
 
 def _kinds(variants: Sequence[Any]) -> dict[str, Any]:
     """Dataclasses by their kind."""
-    return {get_args(_hints(v)["kind"])[0]: v for v in variants if get_args(_hints(v).get("kind"))}
+    return {kind: variant for variant in variants if (kind := kind_of(variant)) is not None}
 
 
 def _paths(cls: Any) -> set[str]:
@@ -211,11 +211,42 @@ def _renamed(classes: Sequence[Any], table: Mapping[str, Any], where: str) -> Ma
     return table
 
 
+# Variants beside those in the type of a field, by their kind.
+_added: dict[tuple[type, str], dict[str, Any]] = {}
+
+
+def add_variant(cls: type, key: str, variant: Any) -> None:
+    """Lets a field hold another dataclass, which replaces one of the same kind that was added before.
+
+    Args:
+        cls: the dataclass that has the field.
+        key: name of the field.
+        variant: a dataclass with a `kind`.
+    """
+    _added.setdefault((cls, key), {})[kind_of(variant)] = variant
+    _hints.cache_clear()
+
+
+def kinds_of(cls: type, key: str) -> dict[str, Any]:
+    """The dataclasses that the field `key` of a dataclass may hold, by their kind."""
+    return _kinds(_inner([cls], key))
+
+
+def kind_of(variant: Any) -> Any:
+    """The kind of a dataclass; None if it has none."""
+    return next(iter(get_args(_hints(variant).get("kind"))), None)
+
+
 @cache
 def _hints(cls: Any) -> dict[str, Any]:
     """The type of each field."""
     hints = get_type_hints(cls, include_extras=True)
-    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+    fields = {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+    for key, hint in fields.items():
+        for variant in _added.get((cls, key), {}).values():
+            hint = hint | variant
+        fields[key] = hint
+    return fields
 
 
 def _same_kind(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
@@ -274,7 +305,8 @@ def _variant(variants: list[Any], value: Any, path: str) -> Any:
     kinds = _kinds(variants)
     kind = value.get("kind") if isinstance(value, Mapping) else value
     if not isinstance(kind, str) or kind not in kinds:
-        raise InvalidConfig(f"{path}.kind = {kind!r} is not known; {suggest(str(kind), kinds)}")
+        error = UnknownKind if isinstance(kind, str) else InvalidConfig
+        raise error(f"{path}.kind = {kind!r} is not known; {suggest(str(kind), kinds)}")
     return parse(kinds[kind], value, path + ".")
 
 

@@ -24,7 +24,7 @@ from ..training.measure import measure
 from ..training.progress import train as train_run
 from ..training.run import Run
 from .console import AsJson, app, err, out, write_json
-from .options import Data, RecordTo, TrainingOptions, check_folder, check_resumable, with_options
+from .options import Data, RecordTo, TrainingOptions, check_folder, check_resumable, with_options, with_plugins
 from .show import show, show_comparison
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder made by `metafun train`.")]
@@ -63,6 +63,7 @@ StepByStep = Annotated[bool, typer.Option("--step-by-step", help="Draw a model i
 
 
 @app.command()
+@with_plugins
 @with_options(TrainingOptions)
 def train(
     options: TrainingOptions, coordinator: Coordinator = None, processes: Processes = 1, process: Process = 0
@@ -112,6 +113,7 @@ def train(
 
 
 @app.command()
+@with_plugins
 @with_options(TrainingOptions)
 def protocol(options: TrainingOptions, as_json: AsJson = False, record: RecordTo = None) -> None:
     """The paper's protocol: choose the number of steps on val, train on train+val, test once.
@@ -140,6 +142,7 @@ def protocol(options: TrainingOptions, as_json: AsJson = False, record: RecordTo
 
 
 @app.command()
+@with_plugins
 def evaluate(
     path: RunPath,
     as_json: AsJson = False,
@@ -173,6 +176,7 @@ def evaluate(
 
 
 @app.command()
+@with_plugins
 def compare(
     paths: Compared, as_json: AsJson = False, tasks: Tasks = None, shots: Shots = None, ways: Ways = None
 ) -> None:
@@ -201,6 +205,7 @@ def _evaluation_changes(
 
 
 @app.command()
+@with_plugins
 def plot(paths: Drawn, figure: FigureFile = None, step_by_step: StepByStep = False) -> None:
     """Draw a run: its predictions on test tasks, its calibration, its losses over training.
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..config import Config, load_config, parse_setting, with_changes
+from ..config import Config, load_config, load_plugin, parse_setting, with_changes
 from ..errors import InvalidConfig, InvalidRun
 from ..schema import UNSET
 from ..training.run import Run
@@ -54,6 +54,15 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the run in
 Resume = Annotated[
     bool,
     typer.Option("--resume", help="Continue what is in the folder. To extend a run, add --set training.steps=…"),
+]
+Plugins = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--plugin",
+        metavar="FILE.py",
+        help="Python file that registers parts of your own. It is executed: name only files that you trust.",
+        show_default=False,
+    ),
 ]
 RecordTo = Annotated[
     Path | None, typer.Option("--record", help="Append the result to this .jsonl file.", show_default=False)
@@ -104,18 +113,35 @@ def with_options(options: type) -> Callable[[Callable[..., None]], Callable[...,
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         shared = list(inspect.signature(options).parameters.values())
-        others = list(inspect.signature(command).parameters.values())[1:]
 
         @wraps(command)
         def wrapper(**values: Any) -> None:
             return command(options(**{p.name: values.pop(p.name) for p in shared}), **values)
 
-        parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*shared, *others)]
-        wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
-        return wrapper
+        return _with_parameters(wrapper, [*shared, *list(inspect.signature(command).parameters.values())[1:]])
 
     return decorate
+
+
+def with_plugins(command: Callable[..., None]) -> Callable[..., None]:
+    """A decorator: adds --plugin to the command line, and loads the files before the command runs."""
+
+    @wraps(command)
+    def wrapper(*, plugins: list[Path] | None = None, **values: Any) -> None:
+        for path in plugins or ():
+            load_plugin(path)
+        return command(**values)
+
+    plugin = inspect.Parameter("plugins", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Plugins)
+    return _with_parameters(wrapper, [*inspect.signature(command).parameters.values(), plugin])
+
+
+def _with_parameters(wrapper: Any, parameters: Sequence[inspect.Parameter]) -> Callable[..., None]:
+    """The function with the signature that the command line is made from."""
+    named = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+    wrapper.__signature__ = inspect.Signature(named)
+    wrapper.__annotations__ = {p.name: p.annotation for p in named}
+    return wrapper
 
 
 def configure(

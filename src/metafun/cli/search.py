@@ -16,7 +16,18 @@ from ..config import SPACES, Space, default_space, load_space, resolve
 from ..errors import InvalidConfig, InvalidSearch, suggest
 from ..files import write_atomically
 from .console import AsJson, app, err, out, write_json
-from .options import Data, OutDir, Preset, Resume, Seeds, Settings, check_resumable, configure, with_options
+from .options import (
+    Data,
+    OutDir,
+    Preset,
+    Resume,
+    Seeds,
+    Settings,
+    check_resumable,
+    configure,
+    with_options,
+    with_plugins,
+)
 
 # Optuna is slow to import; the other commands do not need it.
 if TYPE_CHECKING:
@@ -102,6 +113,7 @@ class SearchOptions:
 
 
 @app.command()
+@with_plugins
 @with_options(SearchOptions)
 def search(options: SearchOptions) -> None:
     """Search for hyperparameters, as in the paper's Appendix; the best on validation are written as TOML.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..config import Experiment, load_config
-from ..errors import InvalidConfig, InvalidRun, nearest
+from ..errors import InvalidConfig, InvalidRun, UnknownKind, nearest
 from ..files import LOCK, TEMPORARY, append_line, locked, read_text, remove_leftovers, write_atomically
 from ..schema import flatten, to_table
 from .stability import Stability, watched_metrics
@@ -68,6 +68,8 @@ class RunFolder:
             # Settings may have been renamed since the file was written.
             with warnings.catch_warnings(action="ignore", category=FutureWarning):
                 return cls(path, Experiment(load_config(str(config_file))))
+        except UnknownKind as error:
+            raise InvalidRun(f"{config_file}: {error} {error.remedy}") from None
         except InvalidConfig as error:
             raise InvalidRun(f"{path} is not a run folder: {error}") from None
 
