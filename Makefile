@@ -5,7 +5,7 @@ SOAK_MINUTES ?= 10
 SOAK_SEED ?= 0
 BIN = $(VENV)/bin
 
-.PHONY: demo test lint soak pages clean
+.PHONY: demo test lint soak pages package clean
 
 demo: $(VENV)/installed
 	$(BIN)/metafun demo --out demo --overwrite
@@ -26,8 +26,12 @@ soak: $(VENV)/installed-test
 pages: $(VENV)/installed
 	$(BIN)/python -m tools.report
 
+# The wheel and the sdist, each installed into a new environment and run; takes minutes and a package index.
+package:
+	$(PYTHON) scripts/package.py
+
 clean:
-	rm -rf $(VENV) .cache demo demo-glyphs demo-gp
+	rm -rf $(VENV) .cache build dist demo demo-glyphs demo-gp
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -243,6 +243,16 @@ def test_resume_needs_no_settings(tmp_path):
     assert run.record.step == 60 and not (path / "evaluation.json").exists()
 
 
+@pytest.mark.parametrize(("start", "is_noted"), [("", True), ('base = "sinusoid"\n', False)])
+def test_a_file_without_base_and_tasks_says_what_it_trains(start, is_noted, tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(start + "[training]\npatience = 3\n")
+    result = metafun("train", path, "--out", tmp_path / "run", *SETTINGS, "--set", "training.keep=best")
+    assert result.exit_code == 0 and is_noted == (
+        "names no base and no tasks, so it trains model.kind = 'metafun' on new sinusoids" in result.stderr
+    )
+
+
 def test_the_version_is_told():
     assert metafun("--version").stdout.strip() == __version__
 

@@ -55,6 +55,13 @@ def test_a_part_may_be_given_by_its_kind_alone(heads_first, tmp_path):
     assert load_config(str(tmp_path / "mine.toml")).model.pooling.kind == "mean"
 
 
+def test_a_file_that_does_not_exist():
+    with pytest.raises(InvalidConfig, match=r"there is no file sinusoid\.toml\. The preset is called sinusoid\."):
+        load_config("sinusoid.toml")
+    with pytest.raises(InvalidConfig, match=r"unknown preset 'xyz'; `metafun info` lists all of them\."):
+        load_config("xyz")
+
+
 def test_a_whole_number_may_have_an_exponent():
     assert type(load_config("sinusoid", ["training.steps=1e5"]).training.steps) is int
 

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
-from ..config import Config, load_config, load_plugin, parse_setting, with_changes
+from ..config import Config, load_config, load_plugin, parse_setting, says_no_tasks, with_changes
 from ..errors import InvalidConfig, InvalidRun
 from ..schema import UNSET
 from ..training.run import Run
 from ..training.run_folder import RunFolder
+from .console import err
 
 # Of benchmarks.
 Methods = Annotated[
@@ -160,6 +162,9 @@ def configure(
         changes["vary"] = dict(map(_parse_varied, vary))
     if isinstance(source, str):
         config = load_config(source, settings or (), changes)
+        if says_no_tasks(source):
+            what = f"model.kind = '{config.model.kind}' on {config.tasks.trained_on}"
+            err.print(escape(f'note: {source} names no base and no tasks, so it trains {what}; see base = "PRESET"'))
     else:
         config = with_changes(source, dict(map(parse_setting, settings or ())) | changes)
     return config if data is None else replace(config, tasks=config.tasks.with_data(data))

@@ -61,7 +61,7 @@ class RunFolder:
             elif runs := runs_in(path):
                 others = f" and {len(runs) - MOST_NAMED} others" if len(runs) > MOST_NAMED else ""
                 hint = f"It contains runs; name one of them: {', '.join(map(str, runs[:MOST_NAMED]))}{others}"
-            elif near := nearest(str(path), map(str, runs_in(path.parent) + runs_in(Path("runs")))):
+            elif near := nearest(str(path), map(str, {*runs_in(path.parent), *runs_in(Path("runs"))})):
                 hint = f"Did you mean {' or '.join(near)}?"
             raise InvalidRun(f"{path} is not a run folder: it has no {CONFIG}. {hint}")
         try:
