@@ -72,18 +72,25 @@ def check_contents(wheel: Path, sdist: Path) -> None:
             raise SystemExit(f"{path} has {size:,} bytes, more than {MOST_BYTES:,}")
 
 
-def check_runs(package: Path, folder: Path) -> None:
-    """Installs the package with its dependencies into a new environment, and runs the first example of the README."""
+def check_runs(wheel: Path, sdist: Path, folder: Path) -> None:
+    """Installs the wheel with its dependencies into a new environment and uses it; then the sdist in its place."""
     python = environment(folder / "environment")
-    run(python, "-m", "pip", "install", "--quiet", package)
+    run(python, "-m", "pip", "install", "--quiet", wheel)
     run(python, "-m", "pip", "check")
+    check_use(python, folder)
+    run(python, "-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps", sdist)
+    check_use(python, folder)
+
+
+def check_use(python: Path, folder: Path) -> None:
+    """Runs the first example of the README, and the command."""
     found = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
     if found is None:
         raise SystemExit("the README has no example in Python")
     print(run(python, "-c", found.group(1), folder=folder))
-    where = run(python, "-c", "import metafun; print(metafun.__file__)", folder=folder)
-    if str(folder) not in where:
-        raise SystemExit(f"the example ran {where.strip()}, not {package}")
+    where = run(python, "-c", "import metafun; print(metafun.__file__)", folder=folder).strip()
+    if not Path(where).resolve().is_relative_to(folder):
+        raise SystemExit(f"the example ran {where}, which is not the installed package")
     print(run(python.parent / "metafun", "--version", folder=folder))
     run(python.parent / "metafun", "info", folder=folder)
 
@@ -97,9 +104,7 @@ def main() -> None:
         folder = Path(name).resolve()
         wheel, sdist = build(environment(folder / "build"), dist)
         check_contents(wheel, sdist)
-        for package in (wheel, sdist):
-            (folder / package.suffix).mkdir()
-            check_runs(package, folder / package.suffix)
+        check_runs(wheel, sdist, folder)
     print(f"{wheel.name} and {sdist.name} install and run")
 
 
