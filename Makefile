@@ -5,7 +5,7 @@ SOAK_MINUTES ?= 10
 SOAK_SEED ?= 0
 BIN = $(VENV)/bin
 
-.PHONY: demo test lint soak pages docs clean
+.PHONY: demo test lint soak pages docs package clean
 
 demo: $(VENV)/installed
 	$(BIN)/metafun demo --out demo --overwrite
@@ -31,8 +31,12 @@ pages: $(VENV)/installed
 docs: $(VENV)/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
+# The wheel and the sdist, each installed into a new environment and run; takes minutes and a package index.
+package:
+	$(PYTHON) scripts/package.py
+
 clean:
-	rm -rf $(VENV) .cache site demo demo-glyphs demo-gp
+	rm -rf $(VENV) .cache site build dist demo demo-glyphs demo-gp
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -117,6 +117,30 @@ def test_several_runs_are_drawn_side_by_side(trained, tmp_path):
     assert "must have different folder names" in fails("plot", trained, trained, "--out", figure)
 
 
+def test_runs_are_compared_as_a_table_and_as_json(trained, tmp_path):
+    other = tmp_path / "other"
+    changed = ("--set", "model.iterations=1", "--set", "evaluation.tasks=30")
+    assert metafun("train", "sinusoid", "--out", other, *SETTINGS, *changed).exit_code == 0
+    results = json.loads(metafun("compare", trained, other, "--json").stdout)
+    assert results["test_tasks"] == 40, "the evaluation of the first"
+    first, second = results["runs"]
+    assert first["settings"] == {"model.iterations": 2, "training.seeds": [0, 1]}
+    assert second["settings"] == {"model.iterations": 1, "training.seeds": [0]}
+    alone = json.loads(metafun("evaluate", trained, "--json").stdout)["metrics"]
+    assert first["metrics"] == alone
+    assert second["metrics"] == json.loads(metafun("evaluate", other, "--json", "--tasks", 40).stdout)["metrics"]
+    table = metafun("compare", trained, other, "--tasks", 20).stdout
+    assert "model.iterations" in table and "mse_5shot" in table and "20 test tasks" in table
+    assert "is not a run folder" in fails("compare", trained, tmp_path)
+
+
+def test_the_figure_of_one_run_goes_where_it_is_told(trained, tmp_path):
+    figure = tmp_path / "mine.svg"
+    result = metafun("plot", trained, "--out", figure)
+    assert result.stdout.split() == [str(figure)] and b"<svg" in figure.read_bytes()[:1000]
+    assert "a figure is a .png" in fails("plot", trained, "--out", tmp_path / "mine.txt")
+
+
 def test_runs_on_curves_are_compared_but_not_with_runs_on_sinusoids(trained, tmp_path):
     for name in ("gp-paper-kfp", "gp-paper-dfp"):
         assert metafun("train", name, "--out", tmp_path / name, *SETTINGS).exit_code == 0
@@ -169,12 +193,14 @@ def test_mistakes_are_answered_in_one_line(trained, tmp_path):
     assert "unknown preset 'sinusiod'; did you mean 'sinusoid'" in fails("train", "sinusiod")
     assert "unknown key 'training.step'; did you mean 'steps'" in fails("train", "sinusoid", "--set", "training.step=3")
     assert "holds a run already" in fails("train", "sinusoid", "--out", trained, *SETTINGS)
-    asked = fails("train", "sinusoid", "--out", trained, "--resume", "--seeds", 2, "--set", "training.steps=70")
-    assert "was started with other settings: model.iterations is 2 there and 5 here" in asked
+    asked = fails("train", "sinusoid", "--out", trained, "--resume", "--seeds", 2, "--set", "model.iterations=5")
+    assert "was started with other settings: model.iterations is 2 there and 5 here. A run that goes on may" in asked
     assert "--data needs tasks.kind = 'episodes'" in fails("train", "sinusoid", "--data", "mine")
     assert "there is no folder" in fails("evaluate", trained, "--record", tmp_path / "no" / "results.jsonl")
     assert "is not a run folder" in fails("evaluate", tmp_path)
     assert "is not a run folder" in fails("plot", tmp_path / "nothing")
+    assert f"It contains runs; name one of them: {trained}" in fails("evaluate", trained.parent)
+    assert f"Did you mean {trained}?" in fails("evaluate", f"{trained}s")
     (tmp_path / "started").mkdir()
     (tmp_path / "started" / "config.toml").write_text((trained / "config.toml").read_text())
     assert "there is no checkpoint" in fails("evaluate", tmp_path / "started")
@@ -218,12 +244,50 @@ def test_resume_needs_no_settings(tmp_path):
     assert run.record.step == 60 and not (path / "evaluation.json").exists()
 
 
+@pytest.mark.parametrize(("start", "is_noted"), [("", True), ('base = "sinusoid"\n', False)])
+def test_a_file_without_base_and_tasks_says_what_it_trains(start, is_noted, tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(start + "[training]\npatience = 3\n")
+    result = metafun("train", path, "--out", tmp_path / "run", *SETTINGS, "--set", "training.keep=best")
+    assert result.exit_code == 0 and is_noted == (
+        "names no base and no tasks, so it trains model.kind = 'metafun' on new sinusoids" in result.stderr
+    )
+
+
 def test_the_version_is_told():
     assert metafun("--version").stdout.strip() == __version__
 
 
-def test_resume_of_nothing_starts(tmp_path):
+@pytest.mark.parametrize("command", ["train sinusoid", "demo", "protocol features", "search features"])
+def test_resume_of_nothing_is_a_mistake(command, tmp_path):
+    message = fails(*command.split(), "--resume", "--out", tmp_path / "run")
+    assert "run to continue; name it with --out, or drop --resume" in message and not (tmp_path / "run").exists()
+
+
+def test_a_run_killed_before_it_began_is_resumed(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / LOCK).touch()
     assert metafun("train", "sinusoid", "--resume", "--out", tmp_path / "run", *SETTINGS).exit_code == 0
+
+
+def test_a_finished_run_is_extended(trained, tmp_path):
+    """The longer schedule holds from the step where the run was, whatever its chunks; the rest of the settings stay."""
+    run = shutil.copytree(trained, tmp_path / "run")
+    assert "is complete; extend it with" in metafun("train", "sinusoid", "--resume", "--out", run).stderr
+    assert "has trained for 60 steps already" in fails(
+        "train", "sinusoid", "--resume", "--out", run, "--set", "training.steps=50"
+    )
+    for steps in (65, 100):
+        command = ("train", "sinusoid", "--resume", "--out", run, "--set", f"training.steps={steps}")
+        assert metafun(*command).exit_code == 0
+    metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [entry["step"] for entry in metrics] == [10, 20, 30, 40, 50, 60, 65, 70, 80, 90, 100]
+    assert [entry["step"] for entry in metrics if "validation" in entry] == [20, 40, 60, 65, 80, 100]
+    assert Run(run).record.extended == (60, 65) and Run(run).config.training.seeds == (0, 1)
+    assert metrics[:6] == [json.loads(line) for line in (trained / "metrics.jsonl").read_text().splitlines()]
+    result = metafun("evaluate", run, "--json", "--tasks", 20)
+    assert "training was extended at step 60, 65; it is not one run of 100 steps" in result.stderr
+    assert json.loads(result.stdout)["extended"] == [60, 65]
 
 
 @pytest.mark.slow

@@ -43,11 +43,38 @@ def test_the_papers_training_is_what_the_paper_says():
     assert (paper.tasks.context, paper.tasks.points) == ((1, 9), 10)
 
 
+@pytest.mark.parametrize("heads_first", [False, True])
+def test_a_part_may_be_given_by_its_kind_alone(heads_first, tmp_path):
+    settings = ["model.pooling=deep-kernel", "model.pooling.heads=2"]
+    config = load_config("gp-stochastic", [*(reversed(settings) if heads_first else settings), "model.latent=none"])
+    assert (config.model.pooling.kind, config.model.pooling.heads) == ("deep-kernel", 2)
+    assert config.model.latent.kind == "none"
+    same = load_config("sinusoid", ["model.pooling=attention"])
+    assert same == load_config("sinusoid"), "the kind that it has keeps its settings"
+    (tmp_path / "mine.toml").write_text('base = "sinusoid"\nembedding = "none"\n[model]\npooling = "mean"\n')
+    assert load_config(str(tmp_path / "mine.toml")).model.pooling.kind == "mean"
+
+
+def test_a_file_that_does_not_exist():
+    with pytest.raises(InvalidConfig, match=r"there is no file sinusoid\.toml\. The preset is called sinusoid\."):
+        load_config("sinusoid.toml")
+    with pytest.raises(InvalidConfig, match=r"unknown preset 'xyz'; `metafun info` lists all of them\."):
+        load_config("xyz")
+
+
+def test_a_whole_number_may_have_an_exponent():
+    assert type(load_config("sinusoid", ["training.steps=1e5"]).training.steps) is int
+
+
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
         ("training.stepz=1", "unknown key 'training.stepz'; did you mean 'steps'"),
         ("trainig.steps=1", "unknown key 'trainig'; did you mean 'training'?"),
+        ("learning_rate=0.1", "unknown key 'learning_rate'; did you mean 'training.learning_rate'?"),
+        ("learnin_rate=0.1", "unknown key 'learnin_rate'; did you mean 'training.learning_rate'"),
+        ("model.layers=2", "unknown key 'model.layers'; did you mean 'model.decoder.layers' or 'model.initial.layers'"),
+        ("model.pooling=deep_kernel", "model.pooling.kind = 'deep_kernel' is not known; did you mean 'deep-kernel'?"),
         ("training.steps=0", "training.steps = 0, but it must be between 1 and"),
         ("training.steps=1.5", "training.steps = 1.5, but it must be of type int."),
         ("training.steps=true", "training.steps = True, but it must be of type int."),
@@ -63,7 +90,7 @@ def test_the_papers_training_is_what_the_paper_says():
         ("model.decoder.share=2.0", "model.decoder.share = 2.0, but it must be between 0 and 1."),
         ("model.update.layers=1000000000", "model.update.layers = 1000000000, but it must be between 1 and 100."),
         ("model.loss.min_std=2", "model.loss.min_std = 2, but it must be between 0 and 1."),
-        ("training.seeds=3", "training.seeds = 3, but it must be a list."),
+        ("training.seeds=3", "training.seeds = 3, but it must be a list, like [1, 2]."),
         ("training.seeds=[]", "training.seeds = []; name at least one seed"),
         ("training.seeds=[1,1]", "training.seeds = [1, 1]; name at least one seed, and none twice"),
         ("training.seeds=[4294967296]", "training.seeds[0] = 4294967296, but it must be between 0 and"),

@@ -270,7 +270,7 @@ def edit(path, change) -> None:
         ),
         (
             lambda path: edit(path, lambda t, h: h.update(config="model = 3")),
-            "damaged header: model.kind = None is not known",
+            "damaged header: model.kind = 3 is not known",
         ),
         (lambda path: edit(path, lambda t, h: h.update(record="{")), "damaged header"),
         (

@@ -13,9 +13,9 @@ import pytest
 from optuna.trial import TrialState
 from typer.testing import CliRunner
 
-from examples import TINY_EPISODES, clusters, quick
+from examples import TINY, TINY_EPISODES, clusters, quick
 from metafun.cli import app
-from metafun.config import load_config, load_space
+from metafun.config import default_space, load_config, load_space
 from metafun.data.table_folder import save_table
 from metafun.errors import InvalidConfig, InvalidSearch
 from metafun.training.run import Run
@@ -221,6 +221,23 @@ def test_a_search_that_could_not_end_well_does_not_begin(tmp_path, settings, fix
     (tmp_path / "space.toml").write_text('["training.learning_rate"]\nuniform = [0.1, 1.0]')
     with pytest.raises(InvalidConfig, match=message):
         load_space(str(tmp_path / "space.toml"), tiny(*settings), fixed)
+
+
+@pytest.mark.parametrize(
+    ("preset", "space"),
+    [("sinusoid", "metafun"), ("mini-dfp-1shot", "table4"), ("maml", "training"), ("gp", "metafun")],
+)
+def test_every_preset_has_a_default_space(preset, space):
+    config = load_config(preset)
+    assert default_space(config) == f"space-{space}" and load_space(default_space(config), config).batchable
+    assert default_space(config, ["model.stepsize"]) == f"space-{space}", "a mistake that load_space explains"
+
+
+def test_sinusoids_are_searched_without_a_space(tmp_path):
+    settings = [part for setting in TINY if "steps" not in setting for part in ("--set", setting)]
+    command = ("search", "sinusoid", "--trials", "2", "--steps", "20", "--out", str(tmp_path / "out"), *settings)
+    assert CliRunner().invoke(app, [*command, "--set", "evaluation.tasks=40"]).exit_code == 0
+    assert load_config(str(tmp_path / "out" / "best.toml")).tasks.kind == "sinusoid"
 
 
 def test_from_search_to_training(tmp_path, space):

@@ -20,6 +20,12 @@ class InvalidConfig(MetaFunError):
     """An unknown preset or key, or a value that does not fit."""
 
 
+class UnknownKind(InvalidConfig):
+    """A `kind` that no part has. In a file that was written by metafun, it may be that of a plugin."""
+
+    remedy = "If it is a part of your own, name its file with --plugin; in Python, import it first."
+
+
 class InvalidCheckpoint(MetaFunError):
     """A file that does not hold the model it should."""
 
@@ -53,8 +59,13 @@ def _quoted(names: list[str]) -> list[str]:
     return list(map(repr, names)) if any("," in name for name in names) else names
 
 
+def nearest(name: str, known: Iterable[str]) -> list[str]:
+    """The known names that a mistyped one may stand for, at most three."""
+    return difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.6)
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """A hint for a mistyped name: the nearest known ones, or all of them."""
     known = sorted(known)
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+    near = nearest(name, known)
     return f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(_quoted(known))}."

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from .errors import InvalidConfig, suggest
+from .errors import InvalidConfig, UnknownKind, nearest, suggest
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ def parse(cls: type[T], table: Mapping[str, Any], where: str = "") -> T:
     hints, table = _hints(cls), _renamed([cls], table, where)  # type: ignore[arg-type]
     for key in table:
         if key not in hints:
-            raise InvalidConfig(f"unknown key '{where}{key}'; {suggest(key, hints)}")
+            raise InvalidConfig(f"unknown key '{where}{key}'; {_suggest_key(cls, key, where)}")
     return cls(**{key: _value(hints[key], value, where + key) for key, value in table.items()})
 
 
@@ -66,6 +66,18 @@ def current_names(cls: type, table: Mapping[str, Any]) -> dict[str, Any]:
         table: values by key, nested.
     """
     return _current_names([cls], table, "")
+
+
+def expand_kinds(cls: type, table: Mapping[str, Any]) -> dict[str, Any]:
+    """A table for the dataclass `cls` where `pooling = "mean"` has become `pooling = {kind = "mean"}`.
+
+    Like names, kinds must be expanded before tables are merged.
+
+    Args:
+        cls: the dataclass that the table, which may be partial, is for.
+        table: values by key, nested.
+    """
+    return _expand_kinds([cls], table)
 
 
 def current_name(cls: type, key: str) -> str:
@@ -130,14 +142,56 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 def _current_names(classes: Sequence[Any], table: Mapping[str, Any], where: str) -> dict[str, Any]:
     """`current_names` where the dataclass is one of several; a table without `kind` may be for any of them."""
-    classes = [c for c in classes if "kind" not in table or get_args(_hints(c).get("kind")) == (table["kind"],)]
+    classes = _of_kind(classes, table)
     renamed = dict(_renamed(classes, table, where))
     for key, value in renamed.items():
-        hints = [_hints(c)[key] for c in classes if key in _hints(c)]
-        inner = [variant for hint in hints for variant in _members(hint) if dataclasses.is_dataclass(variant)]
+        inner = _inner(classes, key)
         if isinstance(value, Mapping) and inner:
             renamed[key] = _current_names(inner, value, f"{where}{key}.")
     return renamed
+
+
+def _expand_kinds(classes: Sequence[Any], table: Mapping[str, Any]) -> dict[str, Any]:
+    classes, expanded = _of_kind(classes, table), dict(table)
+    for key, value in table.items():
+        inner = _inner(classes, key)
+        if isinstance(value, str) and value in _kinds(inner):
+            expanded[key] = {"kind": value}
+        elif isinstance(value, Mapping) and inner:
+            expanded[key] = _expand_kinds(inner, value)
+    return expanded
+
+
+def _of_kind(classes: Sequence[Any], table: Mapping[str, Any]) -> list[Any]:
+    """Those of the dataclasses that the table may be for."""
+    return [c for c in classes if "kind" not in table or get_args(_hints(c).get("kind")) == (table["kind"],)]
+
+
+def _inner(classes: Sequence[Any], key: str) -> list[Any]:
+    """The dataclasses that the field `key` may hold."""
+    hints = [_hints(c)[key] for c in classes if key in _hints(c)]
+    return [variant for hint in hints for variant in _members(hint) if dataclasses.is_dataclass(variant)]
+
+
+def _kinds(variants: Sequence[Any]) -> dict[str, Any]:
+    """Dataclasses by their kind."""
+    return {kind: variant for variant in variants if (kind := kind_of(variant)) is not None}
+
+
+def _paths(cls: Any) -> set[str]:
+    """The paths of all settings below a dataclass, in any of its variants."""
+    below = {f"{key}.{path}" for key in _hints(cls) for inner in _inner([cls], key) for path in _paths(inner)}
+    return {*_hints(cls), *below}
+
+
+def _suggest_key(cls: Any, key: str, where: str) -> str:
+    """A hint for an unknown key: the same name further inside, else a similar one."""
+    deeper: dict[str, list[str]] = {}
+    for path in sorted(_paths(cls) - set(_hints(cls))):
+        deeper.setdefault(path.rpartition(".")[2], []).append(where + path)
+    names = [key] if key in deeper else [] if nearest(key, _hints(cls)) else nearest(key, deeper)
+    paths = [path for name in names for path in deeper[name]]
+    return f"did you mean {' or '.join(map(repr, paths))}?" if paths else suggest(key, _hints(cls))
 
 
 def _members(hint: Any) -> tuple[Any, ...]:
@@ -157,11 +211,42 @@ def _renamed(classes: Sequence[Any], table: Mapping[str, Any], where: str) -> Ma
     return table
 
 
+# Variants beside those in the type of a field, by their kind.
+_added: dict[tuple[type, str], dict[str, Any]] = {}
+
+
+def add_variant(cls: type, key: str, variant: Any) -> None:
+    """Lets a field hold another dataclass, which replaces one of the same kind that was added before.
+
+    Args:
+        cls: the dataclass that has the field.
+        key: name of the field.
+        variant: a dataclass with a `kind`.
+    """
+    _added.setdefault((cls, key), {})[kind_of(variant)] = variant
+    _hints.cache_clear()
+
+
+def kinds_of(cls: type, key: str) -> dict[str, Any]:
+    """The dataclasses that the field `key` of a dataclass may hold, by their kind."""
+    return _kinds(_inner([cls], key))
+
+
+def kind_of(variant: Any) -> Any:
+    """The kind of a dataclass; None if it has none."""
+    return next(iter(get_args(_hints(variant).get("kind"))), None)
+
+
 @cache
 def _hints(cls: Any) -> dict[str, Any]:
     """The type of each field."""
     hints = get_type_hints(cls, include_extras=True)
-    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+    fields = {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+    for key, hint in fields.items():
+        for variant in _added.get((cls, key), {}).values():
+            hint = hint | variant
+        fields[key] = hint
+    return fields
 
 
 def _same_kind(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
@@ -204,6 +289,8 @@ def _value(hint: Any, value: Any, path: str) -> Any:
         return parse(hint, value, path + ".")  # type: ignore[arg-type]
     if hint is float and type(value) is int and abs(value) < 2**53:
         return float(value)
+    if hint is int and type(value) is float and value.is_integer() and abs(value) < 2**53:
+        return int(value)  # 1e3 is a float in TOML
     if type(value) is not hint:
         raise InvalidConfig(f"{path} = {value!r}, but it must be of type {hint.__name__}.")
     return value
@@ -215,16 +302,17 @@ def _shown(bound: int | float) -> str:
 
 def _variant(variants: list[Any], value: Any, path: str) -> Any:
     """An instance of the variant that `kind` names."""
-    kinds = {get_args(_hints(variant)["kind"])[0]: variant for variant in variants}
-    kind = value.get("kind") if isinstance(value, Mapping) else None
+    kinds = _kinds(variants)
+    kind = value.get("kind") if isinstance(value, Mapping) else value
     if not isinstance(kind, str) or kind not in kinds:
-        raise InvalidConfig(f"{path}.kind = {kind!r} is not known; {suggest(str(kind), kinds)}")
+        error = UnknownKind if isinstance(kind, str) else InvalidConfig
+        raise error(f"{path}.kind = {kind!r} is not known; {suggest(str(kind), kinds)}")
     return parse(kinds[kind], value, path + ".")
 
 
 def _tuple(arguments: tuple[Any, ...], value: Any, path: str) -> tuple:
     if not isinstance(value, (list, tuple)):
-        raise InvalidConfig(f"{path} = {value!r}, but it must be a list.")
+        raise InvalidConfig(f"{path} = {value!r}, but it must be a list, like [1, 2].")
     hints = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else list(arguments)
     if len(hints) != len(value):
         raise InvalidConfig(f"{path} = {value!r}, but it must have {len(hints)} entries.")

@@ -100,7 +100,8 @@ def _space(folder: Path) -> None:
 
 
 def _search(folder: Path) -> None:
-    words = ("--trials", "4", "--batch", "1", "--steps", "30", "--pruner", "none", "--resume")
+    resume = ["--resume"] if (folder / "search").exists() else []
+    words = ("--trials", "4", "--batch", "1", "--steps", "30", "--pruner", "none", *resume)
     _command("search", "sinusoid", "--space", folder / "space.toml", "--out", folder / "search", *words, *OPTIONS)
 
 

@@ -11,7 +11,7 @@ from ..training.measure import measure
 from ..training.progress import train
 from ..training.run import Run
 from .console import app, err, out, write_json
-from .options import Overwrite, Resume, Settings, configure
+from .options import Overwrite, Resume, Settings, check_resumable, configure, with_plugins
 from .show import show
 
 
@@ -29,6 +29,7 @@ DemoFolder = Annotated[
 
 
 @app.command()
+@with_plugins
 def demo(
     which: Annotated[Demo, typer.Argument(help="What to learn.")] = Demo.sinusoid,
     out_dir: DemoFolder = None,
@@ -51,6 +52,7 @@ def demo(
     """
     preset = "demo" if which is Demo.sinusoid else f"demo-{which.value}"
     path = out_dir or Path(preset)
+    check_resumable(resume, path)
     run = Run.open(path, configure(preset, settings), overwrite=overwrite, resume=resume)
     train(run, err)
     results = measure(run, err)

@@ -1,4 +1,4 @@
-"""metafun train | protocol | evaluate | plot | info."""
+"""metafun train | protocol | evaluate | compare | plot | info."""
 
 import json
 import platform
@@ -18,15 +18,17 @@ from ..errors import InvalidConfig, InvalidRun
 from ..estimators.trained import open_trained
 from ..files import append_json
 from ..training import protocol as paper_protocol
+from ..training.compare import compare_runs
 from ..training.devices import join_processes
 from ..training.measure import measure
 from ..training.progress import train as train_run
 from ..training.run import Run
 from .console import AsJson, app, err, out, write_json
-from .options import Data, RecordTo, TrainingOptions, check_folder, with_options
-from .show import show
+from .options import Data, RecordTo, TrainingOptions, check_folder, check_resumable, with_options, with_plugins
+from .show import show, show_comparison
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder made by `metafun train`.")]
+Compared = Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run folders made by `metafun train`.")]
 Drawn = Annotated[
     list[Path],
     typer.Argument(
@@ -53,19 +55,24 @@ FigureFile = Annotated[
     Path | None,
     typer.Option(
         "--out",
-        help="File of the figure that compares several runs or draws one step by step.",
-        show_default="comparison.png or step-by-step.png",
+        help="File of the figure. Of one run, it shows the predictions only.",
+        show_default="in the run folder, comparison.png or step-by-step.png",
     ),
 ]
 StepByStep = Annotated[bool, typer.Option("--step-by-step", help="Draw a model iteration by iteration (Figure 1).")]
 
 
 @app.command()
+@with_plugins
 @with_options(TrainingOptions)
 def train(
     options: TrainingOptions, coordinator: Coordinator = None, processes: Processes = 1, process: Process = 0
 ) -> None:
     """Train a model. Stop with Ctrl-C, continue with --resume.
+
+    --resume keeps the settings of the run except its length: --resume --set training.steps=… extends it, also if it is
+    finished. The cosine schedule is then that of the new length, so the learning rate rises again to where the longer
+    schedule is at this step.
 
     Tasks are divided among all devices of this machine. Several machines train together if each is given the same
     --coordinator; all but the first keep their copy in RUN.process-N.
@@ -78,9 +85,11 @@ def train(
 
       metafun train sinusoid --set model.pooling.kind=deep-kernel --out runs/deep
 
-      metafun train features --vary training.learning_rate=[1e-4,3e-4,1e-3]
+      metafun train features --vary training.learning_rate=1e-4,3e-4,1e-3
 
       metafun train sinusoid --resume
+
+      metafun train sinusoid --resume --set training.steps=160000
 
       metafun train gp-bnp --coordinator first:4567 --processes 2 --process 0
     """
@@ -90,7 +99,10 @@ def train(
     if coordinator is not None:
         join_processes(coordinator, processes, process)
         path = path.with_name(f"{path.name}.process-{process}") if process else path
-    run = Run.open(path, options.config(), **options.for_run())
+    check_resumable(options.resume, path)
+    run = options.open_run(path)
+    if options.resume and run.is_complete:
+        err.print(escape(f"note: {path} is complete; extend it with --resume --set training.steps=…"))
     train_run(run, err)
     best = ""
     if errors := run.record.best_error:
@@ -101,6 +113,7 @@ def train(
 
 
 @app.command()
+@with_plugins
 @with_options(TrainingOptions)
 def protocol(options: TrainingOptions, as_json: AsJson = False, record: RecordTo = None) -> None:
     """The paper's protocol: choose the number of steps on val, train on train+val, test once.
@@ -115,7 +128,8 @@ def protocol(options: TrainingOptions, as_json: AsJson = False, record: RecordTo
     """
     check_folder("--record", record)
     folder = options.folder("-protocol")
-    final, chosen = paper_protocol.run_protocol(folder, options.config(), err, **options.for_run())
+    check_resumable(options.resume, folder)
+    final, chosen = paper_protocol.run_protocol(folder, options.config(), err, **options.for_protocol())
     results = measure(final, err) | {"run": folder.name, "preset": options.preset, "validation": chosen}
     if as_json:
         print(json.dumps(results))
@@ -128,6 +142,7 @@ def protocol(options: TrainingOptions, as_json: AsJson = False, record: RecordTo
 
 
 @app.command()
+@with_plugins
 def evaluate(
     path: RunPath,
     as_json: AsJson = False,
@@ -149,8 +164,7 @@ def evaluate(
       metafun evaluate runs/features --ways 5 --ways 20
     """
     check_folder("--record", record)
-    values = {"evaluation.tasks": tasks, "evaluation.shots": shots or None, "evaluation.ways": ways or None}
-    changes = {key: value for key, value in values.items() if value is not None}
+    changes = _evaluation_changes(tasks, shots, ways)
     results = measure(Run(path), err, which="last" if last else "best", changes=changes, data=data)
     if as_json:
         print(json.dumps(results))
@@ -162,6 +176,36 @@ def evaluate(
 
 
 @app.command()
+@with_plugins
+def compare(
+    paths: Compared, as_json: AsJson = False, tasks: Tasks = None, shots: Shots = None, ways: Ways = None
+) -> None:
+    """Measure several runs on the same test tasks, beside the settings in which they differ.
+
+    All are evaluated with the settings of the first.
+
+    Examples:
+
+      metafun compare runs/sinusoid runs/maml
+
+      metafun compare runs/a runs/b runs/c --tasks 1000 --json
+    """
+    results = compare_runs([Run(path) for path in paths], err, _evaluation_changes(tasks, shots, ways))
+    if as_json:
+        print(json.dumps(results))
+    else:
+        show_comparison(results)
+
+
+def _evaluation_changes(
+    tasks: int | None, shots: Sequence[int] | None, ways: Sequence[int] | None
+) -> dict[str, int | Sequence[int]]:
+    values = {"evaluation.tasks": tasks, "evaluation.shots": shots or None, "evaluation.ways": ways or None}
+    return {key: value for key, value in values.items() if value is not None}
+
+
+@app.command()
+@with_plugins
 def plot(paths: Drawn, figure: FigureFile = None, step_by_step: StepByStep = False) -> None:
     """Draw a run: its predictions on test tasks, its calibration, its losses over training.
 
@@ -174,13 +218,15 @@ def plot(paths: Drawn, figure: FigureFile = None, step_by_step: StepByStep = Fal
 
       metafun plot runs/sinusoid
 
+      metafun plot runs/sinusoid --out predictions.svg
+
       metafun plot runs/sinusoid runs/maml runs/maml-large --out figure3.png
 
       metafun plot runs/gp-paper-kfp runs/gp-paper-dfp runs/gp --out figure4.png
 
       metafun plot sinusoid --step-by-step --out steps.png
     """
-    from ..plots import compare, draw  # matplotlib is slow to import
+    from ..plots import compare, draw, draw_predictions  # matplotlib is slow to import
 
     if step_by_step:
         out.print(str(_plot_step_by_step(paths, figure or Path("step-by-step.png"))))
@@ -188,11 +234,14 @@ def plot(paths: Drawn, figure: FigureFile = None, step_by_step: StepByStep = Fal
     runs = {path.name: Run(path) for path in paths}
     if len(runs) < len(paths):
         raise InvalidRun("the runs to compare must have different folder names; one came twice.")
-    figure = figure or Path("comparison.png")
+    check_folder("--out", figure)
     if len(paths) > 1:
-        check_folder("--out", figure)
-    for drawn in draw(runs[paths[0].name]).values() if len(paths) == 1 else [compare(runs, figure)]:
-        out.print(str(drawn))
+        drawn = [compare(runs, figure or Path("comparison.png"))]
+    else:
+        run = runs[paths[0].name]
+        drawn = list(draw(run).values()) if figure is None else [draw_predictions(run, figure)]
+    for path in drawn:
+        out.print(str(path))
 
 
 def _plot_step_by_step(paths: Sequence[Path], figure: Path) -> Path:

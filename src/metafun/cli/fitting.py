@@ -18,7 +18,7 @@ from ..estimators.notes import ColumnChoice, Notes
 from ..estimators.trained import SHIPPED, Trained, open_trained
 from ..training.progress import train
 from .console import AsJson, app, err, out, shown
-from .options import Settings, with_options
+from .options import Settings, with_options, with_plugins
 
 Model = Annotated[
     str, typer.Option("--model", help=f"A shipped checkpoint ({', '.join(SHIPPED)}), a run folder or a file.")
@@ -73,6 +73,7 @@ class ContextOptions:
 
 
 @app.command()
+@with_plugins
 def fit(
     path: Annotated[Path, typer.Argument(metavar="CSV_OR_NPZ", help="The tasks or classes to learn from.")],
     target: Annotated[list[str], typer.Option("--target", metavar="COLUMN", help="The column to predict.")],
@@ -118,6 +119,7 @@ def fit(
 
 
 @app.command()
+@with_plugins
 @with_options(ContextOptions)
 def predict(
     options: ContextOptions,
@@ -166,6 +168,7 @@ def predict(
 
 
 @app.command()
+@with_plugins
 @with_options(ContextOptions)
 def export(
     options: ContextOptions,

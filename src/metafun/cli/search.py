@@ -12,11 +12,22 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from ..config import Space, load_space, resolve
+from ..config import SPACES, Space, default_space, load_space, resolve
 from ..errors import InvalidConfig, InvalidSearch, suggest
 from ..files import write_atomically
 from .console import AsJson, app, err, out, write_json
-from .options import Data, OutDir, Preset, Resume, Seeds, Settings, configure, with_options
+from .options import (
+    Data,
+    OutDir,
+    Preset,
+    Resume,
+    Seeds,
+    Settings,
+    check_resumable,
+    configure,
+    with_options,
+    with_plugins,
+)
 
 # Optuna is slow to import; the other commands do not need it.
 if TYPE_CHECKING:
@@ -31,6 +42,15 @@ Storage = Annotated[
 StudyName = Annotated[
     str | None, typer.Option("--study", help="Name in the storage.", show_default="that of the folder")
 ]
+RangesFile = Annotated[
+    str | None,
+    typer.Option(
+        "--space",
+        metavar="NAME_OR_TOML",
+        help="Ranges of the settings: a TOML file, or one of " + ", ".join(SPACES) + ".",
+        show_default="the first of these whose settings the preset has",
+    ),
+]
 Fixed = Annotated[
     list[str] | None,
     typer.Option("--fix", metavar="KEY", help="Keep this setting of the space as it is. May be repeated."),
@@ -44,9 +64,7 @@ class SearchOptions:
 
     preset: Preset
     trials: Annotated[int, typer.Option("--trials", min=1, help="Trials of the study, by all workers together.")] = 64
-    space: Annotated[str, typer.Option("--space", help="Ranges of the settings: a name or a TOML file.")] = (
-        "space-table4"
-    )
+    space: RangesFile = None
     fixed: Fixed = None
     settings: Settings = None
     data: Data = None
@@ -80,6 +98,7 @@ class SearchOptions:
                 raise InvalidConfig(f"--{name} {value} is not known; {suggest(value, known)}")
         if any(setting.startswith("training.steps=") for setting in self.settings or ()):
             raise InvalidConfig("--steps and --set training.steps=… set the same thing; give --steps.")
+        check_resumable(self.resume, self.folder)
         if self.folder.exists() and any(self.folder.iterdir()) and not self.resume:
             raise InvalidSearch(
                 f"{self.folder} holds a search already; add --resume to continue it, or choose another --out."
@@ -89,10 +108,12 @@ class SearchOptions:
         """The search space over the preset with its changes."""
         settings = [*(self.settings or ()), f"training.steps={self.steps}"]
         config = configure(self.preset, settings, self.seeds, self.data)
-        return load_space(self.space, resolve(config).config, self.fixed or ())
+        config = resolve(config).config
+        return load_space(self.space or default_space(config, self.fixed or ()), config, self.fixed or ())
 
 
 @app.command()
+@with_plugins
 @with_options(SearchOptions)
 def search(options: SearchOptions) -> None:
     """Search for hyperparameters, as in the paper's Appendix; the best on validation are written as TOML.
@@ -100,6 +121,8 @@ def search(options: SearchOptions) -> None:
     Stop with Ctrl-C, continue with --resume. Several machines can share a study: give them one --storage and --study.
 
     Examples:
+
+      metafun search sinusoid --trials 16
 
       metafun search mini-dfp-1shot --trials 64
 

@@ -121,6 +121,11 @@ def _check_vary(config: Config) -> None:
     if not config.training.validate_every:
         raise InvalidConfig("vary: variants are compared on validation; training.validate_every must not be 0.")
     for key, values in config.vary.items():
+        if type(settings.get(key)) in (int, bool, str):
+            raise InvalidConfig(
+                f"vary.{key} is not a numeric setting with fractions, so its values cannot share one program; start a "
+                f"run for each (--set {key}=… --out …), or search them: metafun search with --space."
+            )
         if not isinstance(settings.get(key), float):
             numbers = [name for name, value in settings.items() if isinstance(value, float)]
             raise InvalidConfig(f"vary.{key} is not a numeric setting; {suggest(key, numbers)}")

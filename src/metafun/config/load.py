@@ -7,9 +7,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from ..errors import InvalidConfig, suggest
+from ..errors import InvalidConfig, nearest, suggest
 from ..files import read_text
-from ..schema import check_depth, current_names, merge, nested, to_table
+from ..schema import check_depth, current_names, expand_kinds, merge, nested, to_table
 from .config import Config
 from .experiment import parse_config
 
@@ -31,6 +31,14 @@ def load_config(source: str, settings: Sequence[str] = (), changes: Mapping[str,
         changes: changes as values, by dotted key.
     """
     return parse_config(_changed(_table(source), [*map(parse_setting, settings), *(changes or {}).items()]))
+
+
+def says_no_tasks(source: str) -> bool:
+    """Whether `source` is a file that names neither a base nor tasks: it trains the defaults, which may surprise."""
+    if source in presets() or not source.endswith(".toml"):
+        return False
+    table = parse_toml(read_text(Path(source)), source)
+    return "base" not in table and "tasks" not in table
 
 
 def with_changes(config: Config, changes: Mapping[str, Any]) -> Config:
@@ -59,7 +67,7 @@ def _changed(table: Mapping[str, Any], changes: Iterable[tuple[str, Any]]) -> di
     # Joined first: a change of `kind` must not discard another change, whatever their order.
     joined: dict[str, Any] = {}
     for key, value in changes:
-        joined = merge(joined, nested(key, value))
+        joined = merge(joined, expand_kinds(Config, nested(key, value)))
     return merge(table, current_names(Config, joined))
 
 
@@ -83,14 +91,18 @@ def _table(source: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
         table = parse_toml((_preset_folder() / f"{source}.toml").read_text("utf-8"), source)
     elif source.endswith(".toml"):
         path = Path(source)
+        if not path.exists():
+            hint = f" The preset is called {path.stem}." if path.stem in presets() else ""
+            raise InvalidConfig(f"there is no file {source}.{hint}")
         try:
             table = parse_toml(read_text(path), source)
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidConfig(f"cannot read {source}: {error}.") from None
     else:
-        raise InvalidConfig(f"unknown preset '{source}'; {suggest(source, presets())} A TOML file ends in .toml.")
+        hint = suggest(source, presets()) if nearest(source, presets()) else "`metafun info` lists all of them."
+        raise InvalidConfig(f"unknown preset '{source}'; {hint} A TOML file ends in .toml.")
     base = table.pop("base", None)
-    table = current_names(Config, table)
+    table = expand_kinds(Config, current_names(Config, table))
     if base is None:
         # The defaults supply `kind`, so that a file or setting may change a part without naming it.
         return merge(to_table(Config()), table)

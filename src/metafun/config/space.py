@@ -124,21 +124,35 @@ def _uniform(text: str) -> float:
     return (int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 11) / 2**53
 
 
-def spaces() -> list[str]:
-    """The names of the search spaces shipped with the package."""
-    return sorted(f.name.removesuffix(".toml") for f in _folder().iterdir() if f.name.startswith("space"))
+# The search spaces shipped with the package, from the most specific one to the one for any configuration.
+SPACES = ("space-table4", "space-metafun", "space-training")
 
 
 def space_text(source: str) -> str:
     """The TOML of a shipped space, by its name, or of a file."""
-    if source in spaces():
+    if source in SPACES:
         return (_folder() / f"{source}.toml").read_text("utf-8")
     if not source.endswith(".toml"):
-        raise InvalidConfig(f"unknown space '{source}'; {suggest(source, spaces())} A TOML file ends in .toml.")
+        raise InvalidConfig(f"unknown space '{source}'; {suggest(source, SPACES)} A TOML file ends in .toml.")
     try:
         return read_text(Path(source))
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidConfig(f"cannot read {source}: {error}.") from None
+
+
+def default_space(config: Config, fixed: Iterable[str] = ()) -> str:
+    """The name of the first shipped space whose ranges the configuration has and can take.
+
+    Args:
+        config: the configuration that trials start from.
+        fixed: settings of the space that keep the value of `config`.
+    """
+    for keep in (fixed, ()):
+        for name in SPACES:
+            with contextlib.suppress(InvalidConfig):
+                load_space(name, config, keep)
+                return name
+    return SPACES[-1]  # which says what is wrong with the configuration
 
 
 def load_space(source: str, config: Config, fixed: Iterable[str] = ()) -> Space:

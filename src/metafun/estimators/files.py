@@ -13,7 +13,7 @@ from ..data.csv_columns import CsvColumns, read_csv
 from ..data.frames import ColumnTable
 from ..data.images import entries, folders, pixels
 from ..data.table import printable
-from ..errors import InvalidConfig, InvalidData
+from ..errors import InvalidConfig, InvalidData, suggest
 from .classifier import MetaFunClassifier
 from .notes import ColumnChoice, Notes, errors_about, id_hints
 from .regressor import MetaFunRegressor, normal_quantiles
@@ -57,7 +57,8 @@ def read_context(
     for name in names:
         if name not in columns.names:
             raise InvalidData(
-                f"{path} has no column '{name}', which the model predicts; name the column of the labels with --target."
+                f"{path} has no column '{name}', {'' if labels else 'which the model predicts, '}for --target; "
+                + suggest(name, columns.names)
             )
     if learned and choice.is_made:
         raise InvalidConfig(

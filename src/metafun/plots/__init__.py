@@ -1,7 +1,7 @@
 """Figures, one module for each kind. `draw` makes all figures of a run."""
 
 from collections.abc import Callable, Mapping
-from functools import singledispatch
+from functools import partial, singledispatch
 from pathlib import Path
 
 from ..errors import InvalidConfig, InvalidRun
@@ -29,45 +29,59 @@ COMPARISONS: Mapping[type[TaskSource], Callable[..., Path]] = {
 
 
 def draw(run: Run) -> dict[str, Path]:
-    """All figures of a run, by name; the one that shows predictions comes first."""
-    figures = _predictions(run.experiment.tasks, run)
-    return figures | {"training": plot_training(run.metrics(), run.path / Figure.TRAINING)}
+    """All figures of a run in its folder, by name; the one that shows predictions comes first."""
+    drawn = {figure: write(run.path / figure) for figure, write in _figures(run).items()}
+    return {Path(figure).stem: path for figure, path in drawn.items() if path is not None}
+
+
+def draw_predictions(run: Run, path: Path) -> Path:
+    """The first figure of `draw` alone, as the file `path`, .png, .svg or .pdf."""
+    check_suffix(path)
+    next(iter(_figures(run).values()))(path)
+    return path
+
+
+# Draws one figure as a file; None if the model has nothing to show in it.
+Writer = Callable[[Path], Path | None]
+
+
+def _figures(run: Run) -> dict[Figure, Writer]:
+    return _predictions(run.experiment.tasks, run) | {Figure.TRAINING: partial(plot_training, run.metrics())}
 
 
 @singledispatch
-def _predictions(tasks: TaskSource, run: Run) -> dict[str, Path]:
+def _predictions(tasks: TaskSource, run: Run) -> dict[Figure, Writer]:
     return {}
 
 
 @_predictions.register(EpisodeTasks)
-def _(tasks: EpisodeTasks, run: Run) -> dict[str, Path]:
-    figures, evaluation = {}, run.experiment.evaluation
+def _(tasks: EpisodeTasks, run: Run) -> dict[Figure, Writer]:
+    figures: dict[Figure, Writer] = {}
+    evaluation, reliability = run.experiment.evaluation, partial(plot_reliability, run.models(), run.experiment)
     if (image := tasks.table().image) is not None:
         model, seed = run.model(), evaluation.seed
         _, episodes = next(tasks.test(shots=evaluation.shots, ways=evaluation.ways, targets=evaluation.targets))
-        figures["episodes"] = plot_episodes(model, episodes, image, seed, run.path / Figure.EPISODES)
+        figures[Figure.EPISODES] = partial(plot_episodes, model, episodes, image, seed)
         few = {"ways": [run.experiment.fixed_classes or min(episodes.ways, 5)], "shots": [min(episodes.shots, 3)]}
         _, small = next(tasks.test(**few, targets=evaluation.targets))
-        if (weights := plot_weights(model, small, image, seed, run.path / Figure.WEIGHTS)) is not None:
-            figures["weights"] = weights
-    return figures | {"reliability": plot_reliability(run.models(), run.experiment, run.path / Figure.RELIABILITY)}
+        figures[Figure.WEIGHTS] = partial(plot_weights, model, small, image, seed)
+    return figures | {Figure.RELIABILITY: reliability}
 
 
 @_predictions.register(CurveTasks)
-def _(tasks: CurveTasks, run: Run) -> dict[str, Path]:
+def _(tasks: CurveTasks, run: Run) -> dict[Figure, Writer]:
     model, seed = run.model(), run.experiment.evaluation.seed
-    figures = {"curves": plot_curves(model, tasks.training(), seed, run.path / Figure.CURVES)}
+    figures: dict[Figure, Writer] = {Figure.CURVES: partial(plot_curves, model, tasks.training(), seed)}
     if isinstance(model, StochasticMetaFun):
-        figures["samples"] = plot_samples(model, tasks.training(), seed, run.path / Figure.SAMPLES)
+        figures[Figure.SAMPLES] = partial(plot_samples, model, tasks.training(), seed)
     if isinstance(model.likelihood, Gaussian):
-        figures["reliability"] = plot_reliability(run.models(), run.experiment, run.path / Figure.RELIABILITY)
+        figures[Figure.RELIABILITY] = partial(plot_reliability, run.models(), run.experiment)
     return figures
 
 
 @_predictions.register(SinusoidTasks)
-def _(tasks: SinusoidTasks, run: Run) -> dict[str, Path]:
-    seed = run.experiment.evaluation.seed
-    return {"updates": plot_updates(run.model(), tasks.training(), seed, run.path / Figure.UPDATES)}
+def _(tasks: SinusoidTasks, run: Run) -> dict[Figure, Writer]:
+    return {Figure.UPDATES: partial(plot_updates, run.model(), tasks.training(), run.experiment.evaluation.seed)}
 
 
 def compare(runs: Mapping[str, Run], path: Path) -> Path:

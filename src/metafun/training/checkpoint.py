@@ -16,7 +16,7 @@ import safetensors.numpy
 from jaxtyping import PyTree
 
 from ..config import Experiment, parse_config, parse_toml
-from ..errors import InvalidCheckpoint, MetaFunError
+from ..errors import InvalidCheckpoint, MetaFunError, UnknownKind
 from ..files import write_atomically
 from ..model import Learner
 from ..model.nn import is_array
@@ -60,6 +60,8 @@ class Checkpoint:
                 config = parse_config(parse_toml(header["config"], "its configuration"))
             self.experiment = Experiment(config)
             self.record = json.loads(header["record"])
+        except UnknownKind as error:
+            raise InvalidCheckpoint(f"{path}: {error} {error.remedy}") from None
         except (MetaFunError, KeyError, ValueError, RecursionError) as error:  # an integer may have too many digits
             raise InvalidCheckpoint(f"{path} has a damaged header: {error}") from None
         if not isinstance(self.record, dict):

@@ -53,6 +53,7 @@ def measure(
         "parameters": count_parameters(models) // len(experiment.training.seeds),
         "steps": record.step,
         "best_step": record.best_step,
+        **({"extended": record.extended} if record.extended else {}),
         "train_seconds": round(record.seconds, 2),
         "steps_per_second": run.folder.steps_per_second(),
         "broke_away": broken,
@@ -68,6 +69,9 @@ def _warn(run: Run, record: SessionRecord, broken: list[int | None], console: Co
     end = run.config.training.end
     if record.step < end and not record.stopped_early:
         console.print(f"note: training was stopped after {record.step} of {end} steps")
+    if record.extended:
+        steps = ", ".join(map(str, record.extended))
+        console.print(f"note: training was extended at step {steps}; it is not one run of {end} steps")
     if note := describe_break_aways(run.config.training.seeds, broken):
         console.print(f"note: {note}")
 

@@ -9,7 +9,7 @@ from ..errors import InvalidConfig
 from ..model import Learner
 from ..schema import flatten, to_table
 from .checkpoint import Checkpoint
-from .run_folder import RunFolder
+from .run_folder import LENGTH, RunFolder, differing
 from .session import ChunkMetrics, SessionRecord, TrainingSession, best_variant, read_record
 
 
@@ -61,13 +61,37 @@ class Run:
             return cls.create(path, config, overwrite=overwrite)
         run = cls(path)
         if not keep_settings and run.experiment != (asked := resolve(config)):
-            old, new = (flatten(to_table(e.config)) for e in (run.experiment, asked))
-            key = next(key for key in {**old, **new} if old.get(key) != new.get(key))
+            key = differing(run.experiment, asked)[0]
             raise InvalidConfig(
-                f"{path} was started with other settings: {key} is {old.get(key)} there and {new.get(key)} here. "
-                "Drop the settings to continue with those of the folder, or choose another --out."
+                f"{path} was started with other settings: {_compare(key, run.experiment, asked)}. Drop the settings to "
+                "continue with those of the folder, or choose another --out."
             )
         return run
+
+    def extend(self, config: Config) -> None:
+        """Changes how long the run trains, before it goes on.
+
+        A cosine schedule is that of the new length from the current step on: the learning rate of a finished run rises
+        again.
+
+        Args:
+            config: the configuration of the run with other `LENGTH` settings; InvalidConfig if others differ too.
+        """
+        asked = resolve(config)
+        keys = differing(self.experiment, asked)
+        if others := [key for key in keys if key not in LENGTH]:
+            raise InvalidConfig(
+                f"{self.path} was started with other settings: {_compare(others[0], self.experiment, asked)}. A run "
+                f"that goes on may change {', '.join(LENGTH)} only; choose another --out for the rest."
+            )
+        done = self.record.step if self.checkpoint_file.exists() else 0
+        if keys and asked.training.end <= done:
+            raise InvalidConfig(
+                f"{self.path} has trained for {done} steps already, and its end would be step {asked.training.end}; "
+                "choose more training.steps, or another --out."
+            )
+        if keys:
+            self.folder.extend(asked)
 
     @property
     def experiment(self) -> Experiment:
@@ -85,6 +109,14 @@ class Run:
     def record(self) -> SessionRecord:
         """How far the run has come, read from its checkpoint."""
         return read_record(self.folder, self.checkpoint())
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is left to train."""
+        if not self.checkpoint_file.exists():
+            return False
+        record, is_extended = self.record, self.checkpoint().experiment != self.experiment
+        return record.step >= self.config.training.end or (record.stopped_early and not is_extended)
 
     @property
     def variant(self) -> Experiment:
@@ -114,3 +146,8 @@ class Run:
         experiment = self.variant if variant is None else self.experiment.variants[variant]
         settings = flatten(to_table(experiment.config))
         return ", ".join(f"{key}={settings[key]:g}" for key in self.config.vary or ())
+
+
+def _compare(key: str, there: Experiment, here: Experiment) -> str:
+    old, new = (flatten(to_table(e.config)).get(key) for e in (there, here))
+    return f"{key} is {old} there and {new} here"

@@ -11,12 +11,17 @@ from typing import Any
 import numpy as np
 
 from ..config import Experiment, load_config
-from ..errors import InvalidConfig, InvalidRun
+from ..errors import InvalidConfig, InvalidRun, UnknownKind, nearest
 from ..files import LOCK, TEMPORARY, append_line, locked, read_text, remove_leftovers, write_atomically
+from ..schema import flatten, to_table
 from .stability import Stability, watched_metrics
 
 CONFIG, METRICS, CHECKPOINT = "config.toml", "metrics.jsonl", "checkpoint.safetensors"
 MOST_METRICS = 2**30
+# Run folders that an error message names.
+MOST_NAMED = 5
+# Settings that may change when a run goes on: how long it trains.
+LENGTH = ("training.steps", "training.stop", "training.patience")
 # Results of the checkpoint, removed when training continues.
 EVALUATION, SUMMARY = "evaluation.json", "summary.json"
 
@@ -53,11 +58,18 @@ class RunFolder:
             hint = f"Start one with: metafun train PRESET --out {path}"
             if (path / "final" / CONFIG).is_file():
                 hint = f"The protocol left its model in {path / 'final'}"
+            elif runs := runs_in(path):
+                others = f" and {len(runs) - MOST_NAMED} others" if len(runs) > MOST_NAMED else ""
+                hint = f"It contains runs; name one of them: {', '.join(map(str, runs[:MOST_NAMED]))}{others}"
+            elif near := nearest(str(path), map(str, {*runs_in(path.parent), *runs_in(Path("runs"))})):
+                hint = f"Did you mean {' or '.join(near)}?"
             raise InvalidRun(f"{path} is not a run folder: it has no {CONFIG}. {hint}")
         try:
             # Settings may have been renamed since the file was written.
             with warnings.catch_warnings(action="ignore", category=FutureWarning):
                 return cls(path, Experiment(load_config(str(config_file))))
+        except UnknownKind as error:
+            raise InvalidRun(f"{config_file}: {error} {error.remedy}") from None
         except InvalidConfig as error:
             raise InvalidRun(f"{path} is not a run folder: {error}") from None
 
@@ -93,6 +105,15 @@ class RunFolder:
         if not path.exists():
             return True
         return path.is_dir() and all(file.suffix == TEMPORARY or file.name == LOCK for file in path.iterdir())
+
+    def extend(self, experiment: Experiment) -> None:
+        """Writes another configuration, which must differ in its length alone.
+
+        The checkpoint keeps the former one until training goes on.
+        """
+        with self.lock():
+            write_atomically(self.path / CONFIG, experiment.config.to_toml().encode())
+        self.experiment = experiment
 
     def clear(self) -> None:
         """Removes all files of the run."""
@@ -142,6 +163,19 @@ class RunFolder:
         timed = [(a, b) for a, b in pairs if "validation" not in b and b["seconds"] > a["seconds"]]
         rates = [(b["step"] - a["step"]) / (b["seconds"] - a["seconds"]) for a, b in timed]
         return round(float(np.median(rates)), 1) if rates else None
+
+
+def differing(a: Experiment, b: Experiment) -> list[str]:
+    """The settings in which two experiments differ, by dotted key."""
+    if a == b:
+        return []
+    old, new = (flatten(to_table(e.config)) for e in (a, b))
+    return [key for key in {**old, **new} if old.get(key) != new.get(key)]
+
+
+def runs_in(folder: Path) -> list[Path]:
+    """The run folders directly inside a folder."""
+    return sorted(path.parent for path in folder.glob(f"*/{CONFIG}")) if folder.is_dir() else []
 
 
 def _is_entry(entry: Any) -> bool:

@@ -17,7 +17,7 @@ from . import checkpoint
 from .checkpoint import Checkpoint
 from .devices import same_everywhere
 from .evaluation import Validation
-from .run_folder import RunFolder
+from .run_folder import LENGTH, RunFolder, differing
 from .stability import REMEDY
 from .trainer import State, Trainer, ravel
 
@@ -37,6 +37,7 @@ class SessionRecord:
         best_step: its step.
         stopped_early: whether patience ran out.
         first_error: validation error of each untrained model, where training.validate_first is set.
+        extended: steps from which training went on with another length (`LENGTH` in `run_folder`).
     """
 
     step: int = 0
@@ -45,6 +46,7 @@ class SessionRecord:
     best_step: tuple[int, ...] = ()
     stopped_early: bool = False
     first_error: tuple[float, ...] = ()
+    extended: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, opened: Checkpoint) -> "SessionRecord":
@@ -193,6 +195,8 @@ class TrainingSession:
             return SessionState(start, start.parameters, SessionRecord())
         opened = Checkpoint(self.folder.checkpoint_file)
         record = read_record(self.folder, opened)
+        if opened.experiment != self.experiment:
+            record = replace(record, stopped_early=False, extended=(*record.extended, record.step))
         optimiser = opened.group("optimiser", start.optimiser)
         like = jax.eval_shape(trainer.arrays, start.parameters)
         last, best = (jax.vmap(ravel)(opened.group(name, like)) for name in ("last", "best"))
@@ -226,8 +230,8 @@ class TrainingSession:
 
 
 def read_record(folder: RunFolder, opened: Checkpoint) -> SessionRecord:
-    """The record of the folder's checkpoint; InvalidRun if config.toml was edited since."""
-    if opened.experiment != folder.experiment:
+    """The record of the folder's checkpoint; InvalidRun if more than the length was edited in config.toml since."""
+    if set(differing(opened.experiment, folder.experiment)) - set(LENGTH):
         raise InvalidRun(f"{folder.path}: config.toml is not the configuration of the checkpoint; restore it.")
     return SessionRecord.of(opened)
 

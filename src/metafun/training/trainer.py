@@ -82,7 +82,8 @@ class Trainer:
         # Placed on the devices as chunks return it: otherwise the second chunk would be compiled again.
         state, tasks = self.place((state, self.experiment.tasks.training()))
         while state.step < training.end:
-            length = min(training.chunk, training.end - state.step)
+            # A run that was extended may continue in the middle of a chunk.
+            length = min(training.chunk - state.step % training.chunk, training.end - state.step)
             parameters, optimiser, losses = self._compiled(
                 state.parameters, state.optimiser, tasks, jnp.arange(state.step, state.step + length)
             )
