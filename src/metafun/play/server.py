@@ -1,0 +1,141 @@
+"""What the page asks of this machine: models are computed here, and nothing is written to disk."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from ..errors import MetaFunError
+from .curves import CurveModel
+from .guard import Guard, read_body
+
+MAX_JSON_BYTES = 2**20
+TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+
+@dataclass(frozen=True)
+class Playground:
+    """What the page offers.
+
+    Args:
+        curves: models for regression in one dimension by name, the first one shown first.
+    """
+
+    curves: Mapping[str, CurveModel]
+    lock: Lock = field(default_factory=Lock)
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What the page shows, for its script."""
+        return {"server": True, "curves": [model.description for model in self.curves.values()]}
+
+
+def page_files() -> dict[str, bytes]:
+    """The files of the page by name."""
+    folder = resources.files("metafun") / "play" / "page"
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
+
+
+def make_app(playground: Playground, token: str, hosts: list[str]) -> ASGIApp:
+    """The application.
+
+    Args:
+        playground: what the page offers.
+        token: the first part of every address.
+        hosts: what this machine may be called in a request, "127.0.0.1:8000".
+    """
+    files = page_files()
+
+    async def page(request: Request) -> Response:
+        name = request.path_params.get("name") or "index.html"
+        if name not in files:
+            raise HTTPException(404, "there is no such page.")
+        return Response(files[name], media_type=TYPES["." + name.rpartition(".")[2]])
+
+    async def info(request: Request) -> Response:
+        return JSONResponse(playground.description)
+
+    def answers(compute: Callable[[Playground, Any], Response]) -> Callable[[Request], Any]:
+        """A page function: JSON in, what `compute` returns out; one computation at a time."""
+
+        def in_turn(content: Any) -> Response:
+            with playground.lock:
+                return compute(playground, content)
+
+        async def answer(request: Request) -> Response:
+            body = await read_body(request, MAX_JSON_BYTES)
+            return await run_in_threadpool(in_turn, parse_json(body))
+
+        return answer
+
+    routes = [
+        Route("/info.json", info),
+        Route("/curves", answers(curve), methods=["POST"]),
+        Route("/functions", answers(functions), methods=["POST"]),
+        Route("/", page),
+        Route("/{name}", page),
+    ]
+    handlers: Mapping[Any, Any] = {MetaFunError: _refused, ValueError: _refused, HTTPException: _failed}
+    app = Starlette(routes=routes, exception_handlers=handlers)
+    app.router.redirect_slashes = False  # the token would be missing from the new address
+    return Guard(app, token, hosts)
+
+
+def curve(playground: Playground, content: Any) -> Response:
+    """The prediction from context points, see `CurveModel.answer`."""
+    model, points = _model_and_points(playground, content)
+    return _arrays(model.answer(points, exact=content.get("exact") is True))
+
+
+def functions(playground: Playground, content: Any) -> Response:
+    """Functions drawn from the model given context points."""
+    return _arrays(_model_and_points(playground, content)[0].functions(content["points"]))
+
+
+def parse_json(body: bytes) -> dict[str, Any]:
+    """A request's content; status 400 if it is not an object."""
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict):
+        raise HTTPException(400, "expected an object in JSON.")
+    return content
+
+
+def _model_and_points(playground: Playground, content: Any) -> tuple[CurveModel, Any]:
+    model, points = playground.curves.get(str(content.get("model"))), content.get("points")
+    if model is None:
+        raise HTTPException(400, f"there is no such model; known: {', '.join(playground.curves)}.")
+    if not isinstance(points, list) or not all(_is_pair(point) for point in points):
+        raise HTTPException(400, "expected points as pairs of numbers.")
+    return model, points
+
+
+def _is_pair(point: Any) -> bool:
+    return isinstance(point, list) and len(point) == 2 and all(isinstance(v, int | float) for v in point)
+
+
+def _arrays(arrays: list[Any]) -> Response:
+    """Numbers one after the other; the page knows the shapes."""
+    content = b"".join(np.ascontiguousarray(array, "<f4").tobytes() for array in arrays)
+    return Response(content, media_type="application/octet-stream")
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    return JSONResponse({"error": str(error).splitlines()[0]}, 400)
+
+
+async def _failed(request: Request, error: HTTPException) -> Response:
+    return JSONResponse({"error": error.detail}, error.status_code)

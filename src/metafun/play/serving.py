@@ -1,0 +1,68 @@
+"""From a model's name to a page in the browser."""
+
+import secrets
+import socket
+import threading
+import webbrowser
+from collections.abc import Callable
+
+import uvicorn
+
+from ..errors import InvalidConfig
+from ..estimators.trained import open_trained
+from .curves import CurveModel
+from .server import Playground, make_app
+
+HOST = "127.0.0.1"
+CURVES = ("gp-rbf", "sinusoid")
+
+
+def open_playground(model: str | None, progress: Callable[[str], None]) -> Playground:
+    """Opens the models and compiles what the page needs.
+
+    Args:
+        model: a shipped model, run folder or file to show first; None: the shipped ones.
+        progress: called with a line before each step.
+    """
+    names = list(dict.fromkeys([model or CURVES[0], *CURVES]))
+    opened = {name: CurveModel(name, open_trained(name)) for name in names}
+    for i, curves in enumerate(opened.values(), 1):
+        progress(f"compiling {curves.name} ({i} of {len(opened)})")
+        curves.warm_up()
+    return Playground(opened)
+
+
+def bind(port: int) -> socket.socket:
+    """A listening socket on this machine alone; InvalidConfig if the port is taken.
+
+    Args:
+        port: its number; 0 for any free one.
+    """
+    sock = socket.socket()
+    try:
+        sock.bind((HOST, port))
+    except OSError as error:
+        sock.close()
+        raise InvalidConfig(f"--port {port} is not free ({error.strerror}); choose another, or leave it out.") from None
+    sock.listen()
+    return sock
+
+
+def serve(playground: Playground, sock: socket.socket, opened: Callable[[str], None], browser: bool) -> None:
+    """Serves the page until Ctrl-C.
+
+    Args:
+        playground: what the page offers.
+        sock: where to listen.
+        opened: called with the address.
+        browser: whether to open the address in a browser.
+    """
+    port, token = sock.getsockname()[1], secrets.token_urlsafe(24)
+    app = make_app(playground, token, [f"{HOST}:{port}", f"localhost:{port}"])
+    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, lifespan="off")
+    address = f"http://{HOST}:{port}/{token}/"
+    opened(address)
+    if browser:
+        # Some browsers run in the terminal and return only when they are closed.
+        threading.Thread(target=webbrowser.open, args=[address], daemon=True).start()
+    uvicorn.Server(config).run(sockets=[sock])
