@@ -14,8 +14,9 @@ from metafun.cli import app as cli
 from metafun.errors import InvalidCheckpoint, InvalidConfig
 from metafun.estimators.trained import open_trained
 from metafun.model.task import Points
-from metafun.play import exact
+from metafun.play import exact, glyphs
 from metafun.play.curves import MAX_POINTS, CurveModel
+from metafun.play.glyphs import GlyphModel
 from metafun.play.server import MAX_JSON_BYTES, Playground, make_app
 from metafun.play.serving import bind
 from metafun.tasks.curves import CurveTasks
@@ -32,7 +33,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def app(model):
-    return make_app(Playground({"gp-rbf": model}), TOKEN, [HOST])
+    return make_app(Playground({"gp-rbf": model}, GlyphModel("glyphs", open_trained("glyphs"))), TOKEN, [HOST])
 
 
 @pytest.fixture(scope="module")
@@ -147,3 +148,37 @@ def test_the_static_page_is_up_to_date():
             drawn = [info.pop("exact").pop("processes") for info in (found, content)]
             np.testing.assert_allclose(*drawn, atol=1e-4)
         assert found == content, "run: python -m tools.play_page"
+
+
+# A triangle and a ring, with strokes like those of a mouse.
+TRIANGLE = [[[0.2, 0.8], [0.5, 0.2], [0.8, 0.8], [0.2, 0.8]]]
+RING = [[[0.5 + 0.3 * np.cos(a), 0.5 + 0.3 * np.sin(a)] for a in np.linspace(0, 6.3, 30)]]
+
+
+def test_a_drawing_is_classified_from_one_example_of_each(client):
+    pictures = [post(client, "glyphs", {"strokes": s, "examples": []}).json()["picture"] for s in (TRIANGLE, RING)]
+    examples = [{"label": label, "picture": seen} for label, seen in zip("△○", pictures, strict=True)]
+    wobbly = [[[0.25, 0.7], [0.47, 0.3], [0.7, 0.74], [0.24, 0.69]]]
+    found = post(client, "glyphs", {"strokes": wobbly, "examples": examples}).json()
+    assert found["probabilities"]["△"] > 0.9 and found["weights"][0] > found["weights"][1]
+    turned = post(client, "glyphs", {"strokes": wobbly, "examples": examples[::-1]}).json()
+    assert turned["probabilities"]["△"] == pytest.approx(found["probabilities"]["△"], abs=1e-4)
+    letters = post(client, "letters", {}).json()
+    delta = post(client, "glyphs", {"strokes": wobbly, "examples": letters}).json()["probabilities"]
+    assert max(delta, key=delta.get) == "Δ"
+
+
+def test_a_picture_does_not_depend_on_place_and_size():
+    seen = glyphs.picture(TRIANGLE)
+    moved = glyphs.picture([[[0.1 * x + 5, 0.1 * y - 3] for x, y in TRIANGLE[0]]])
+    assert abs(seen.astype(int) - moved).max() <= 3 and 0.05 < (seen > 128).mean() < 0.3
+
+
+def test_what_is_no_drawing_is_refused(client):
+    for strokes in ([], [[]], "x", [[1]], [[["a", 1]]], [[[0, 0]] * 30_000], [[[float("nan"), 0]]]):
+        assert post(client, "glyphs", {"strokes": strokes, "examples": []}).status_code == 400, str(strokes)[:40]
+    for examples in (None, [1], [{"label": "a", "picture": "AAAA"}], [{}]):
+        assert post(client, "glyphs", {"strokes": RING, "examples": examples}).status_code == 400, examples
+    picture = post(client, "glyphs", {"strokes": RING, "examples": []}).json()["picture"]
+    many = [{"label": str(i), "picture": picture} for i in range(11)]
+    assert "at most" in post(client, "glyphs", {"strokes": RING, "examples": many}).json()["error"]

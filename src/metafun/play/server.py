@@ -18,9 +18,12 @@ from starlette.types import ASGIApp
 
 from ..errors import MetaFunError
 from .curves import CurveModel
+from .glyphs import MAX_CLASSES, MAX_EXAMPLES, GlyphModel, decode_picture, encode_picture, letters, picture
 from .guard import Guard, read_body
 
 MAX_JSON_BYTES = 2**20
+# Of the name of a class.
+MAX_LABEL = 40
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
@@ -30,15 +33,21 @@ class Playground:
 
     Args:
         curves: models for regression in one dimension by name, the first one shown first.
+        glyphs: the model for drawn characters.
     """
 
     curves: Mapping[str, CurveModel]
+    glyphs: GlyphModel
     lock: Lock = field(default_factory=Lock)
 
     @property
     def description(self) -> dict[str, Any]:
         """What the page shows, for its script."""
-        return {"server": True, "curves": [model.description for model in self.curves.values()]}
+        return {
+            "tabs": ["curves", "glyphs"],
+            "curves": [model.description for model in self.curves.values()],
+            "glyphs": {"classes": MAX_CLASSES, "examples": MAX_EXAMPLES},
+        }
 
 
 def page_files() -> dict[str, bytes]:
@@ -83,6 +92,8 @@ def make_app(playground: Playground, token: str, hosts: list[str]) -> ASGIApp:
         Route("/info.json", info),
         Route("/curves", answers(curve), methods=["POST"]),
         Route("/functions", answers(functions), methods=["POST"]),
+        Route("/glyphs", answers(drawing), methods=["POST"]),
+        Route("/letters", answers(first_letters), methods=["POST"]),
         Route("/", page),
         Route("/{name}", page),
     ]
@@ -101,6 +112,33 @@ def curve(playground: Playground, content: Any) -> Response:
 def functions(playground: Playground, content: Any) -> Response:
     """Functions drawn from the model given context points."""
     return _arrays(_model_and_points(playground, content)[0].functions(content["points"]))
+
+
+def drawing(playground: Playground, content: Any) -> Response:
+    """The picture of a drawing, and its class once there are examples of two."""
+    seen = picture(_strokes(content.get("strokes")))
+    given = content.get("examples")
+    if not isinstance(given, list) or not all(isinstance(example, dict) for example in given):
+        raise HTTPException(400, "expected examples, each with a label and a picture.")
+    examples = [(str(example.get("label"))[:MAX_LABEL], decode_picture(example.get("picture"))) for example in given]
+    found: dict[str, Any] = {"picture": encode_picture(seen)}
+    if len({label for label, _ in examples}) > 1:
+        shares, weights = playground.glyphs.classify(examples, seen)
+        found |= {"probabilities": shares, "weights": weights.tolist()}
+    return JSONResponse(found)
+
+
+def first_letters(playground: Playground, content: Any) -> Response:
+    """Printed letters to begin with."""
+    return JSONResponse([{"label": label, "picture": encode_picture(seen)} for label, seen in letters()])
+
+
+def _strokes(strokes: Any) -> Any:
+    if not isinstance(strokes, list) or not all(
+        isinstance(stroke, list) and all(map(_is_pair, stroke)) for stroke in strokes
+    ):
+        raise HTTPException(400, "expected strokes as lists of pairs of numbers.")
+    return strokes
 
 
 def parse_json(body: bytes) -> dict[str, Any]:

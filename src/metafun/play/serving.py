@@ -11,25 +11,30 @@ import uvicorn
 from ..errors import InvalidConfig
 from ..estimators.trained import open_trained
 from .curves import CurveModel
+from .glyphs import GlyphModel
 from .server import Playground, make_app
 
 HOST = "127.0.0.1"
 CURVES = ("gp-rbf", "sinusoid")
+GLYPHS = "glyphs"
 
 
 def open_playground(model: str | None, progress: Callable[[str], None]) -> Playground:
     """Opens the models and compiles what the page needs.
 
     Args:
-        model: a shipped model, run folder or file to show first; None: the shipped ones.
+        model: a run folder, file or shipped model to show first, for curves or for pictures of characters.
         progress: called with a line before each step.
     """
-    names = list(dict.fromkeys([model or CURVES[0], *CURVES]))
-    opened = {name: CurveModel(name, open_trained(name)) for name in names}
-    for i, curves in enumerate(opened.values(), 1):
-        progress(f"compiling {curves.name} ({i} of {len(opened)})")
-        curves.warm_up()
-    return Playground(opened)
+    draws = model is not None and open_trained(model).tasks.problem == "classification"
+    names = CURVES if model is None or draws else dict.fromkeys([model, *CURVES])
+    curves = {name: CurveModel(name, open_trained(name)) for name in names}
+    glyphs_name = model if model is not None and draws else GLYPHS
+    glyphs = GlyphModel(glyphs_name, open_trained(glyphs_name))
+    for i, opened in enumerate([*curves.values(), glyphs], 1):
+        progress(f"compiling {opened.name} ({i} of {len(curves) + 1})")
+        opened.warm_up()
+    return Playground(curves, glyphs)
 
 
 def bind(port: int) -> socket.socket:

@@ -53,6 +53,10 @@ async function start() {
   startTheme();
   const info = await (await fetch("info.json")).json();
   startTabs(info.tabs ?? ["curves"]);
+  if (info.glyphs) {
+    const { startGlyphs } = await import("./glyphs.js");
+    startGlyphs(info.glyphs);
+  }
   await startCurves(info.curves);
   root.dataset.ready = "true";
 }
