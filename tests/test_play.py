@@ -1,6 +1,7 @@
 """The server of `metafun play`: who may ask, what is refused, and that answers are those of the models."""
 
 import json
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,7 @@ from metafun.cli import app as cli
 from metafun.errors import InvalidCheckpoint, InvalidConfig
 from metafun.estimators.trained import open_trained
 from metafun.model.task import Points
-from metafun.play import exact, glyphs
+from metafun.play import exact, glyphs, tables
 from metafun.play.curves import MAX_POINTS, CurveModel
 from metafun.play.glyphs import GlyphModel
 from metafun.play.server import MAX_JSON_BYTES, Playground, make_app
@@ -103,14 +104,21 @@ def test_a_point_changes_the_curve_and_the_order_does_not(client):
     assert np.isfinite(curve(client, [])).all()
 
 
-def test_the_exact_process_is_that_of_known_hyperparameters():
-    tasks = CurveTasks(lengthscale=(0.4, 0.4), noise=0.2)
-    points = Points.of([[-1.0], [0.3], [1.2]], [[0.5], [-1.0], [2.0]])
-    x = jnp.linspace(-2, 2, 9)[:, None]
-    found = jax.jit(exact.exact_prediction(tasks))(points, x)
-    expected = tasks.training().process(jax.random.key(1)).predict(points, x)
-    np.testing.assert_allclose(found.mean, expected.mean, atol=1e-5)
-    np.testing.assert_allclose(found.std, expected.std, atol=1e-5)
+def test_the_exact_process_is_that_of_known_hyperparameters(monkeypatch):
+    monkeypatch.setattr(exact, "DRAWS", 4)
+    monkeypatch.setattr(exact, "KEPT", 3)
+    x, y, at = np.array([-1.0, 0.3, 1.2]), np.array([0.5, -1.0, 2.0]), np.linspace(-2, 2, 9)
+    predict = jax.jit(exact.exact_prediction(CurveTasks(lengthscale=(0.4, 0.4), noise=0.2)))
+    found = predict(Points.of(x[:, None], y[:, None]), jnp.asarray(at, float)[:, None])
+
+    def covariance(a, b):
+        return np.exp(-((a[:, None] - b) ** 2) / (2 * 0.4**2))
+
+    inverse = np.linalg.inv(covariance(x, x) + 0.2**2 * np.eye(3))
+    across = covariance(at, x)
+    variance = 1 + 0.2**2 - np.einsum("mi,ij,mj->m", across, inverse, across)
+    np.testing.assert_allclose(found.mean[:, 0], across @ inverse @ y, atol=1e-5)
+    np.testing.assert_allclose(found.std[:, 0], np.sqrt(variance), atol=1e-5)
 
 
 def test_functions_go_through_the_points(client, model):
@@ -121,9 +129,10 @@ def test_functions_go_through_the_points(client, model):
 
 
 def test_other_models_are_refused():
-    for name in ("glyphs", "tables-regression"):
-        with pytest.raises(InvalidCheckpoint, match="does not predict curves"):
-            CurveModel(name, open_trained(name))
+    with pytest.raises(InvalidCheckpoint, match="does not predict curves"):
+        CurveModel("glyphs", open_trained("glyphs"))
+    with pytest.raises(InvalidCheckpoint, match="does not classify pictures"):
+        GlyphModel("gp-rbf", open_trained("gp-rbf"))
 
 
 def test_a_port_in_use_is_an_error(monkeypatch):
@@ -182,3 +191,72 @@ def test_what_is_no_drawing_is_refused(client):
     picture = post(client, "glyphs", {"strokes": RING, "examples": []}).json()["picture"]
     many = [{"label": str(i), "picture": picture} for i in range(11)]
     assert "at most" in post(client, "glyphs", {"strokes": RING, "examples": many}).json()["error"]
+
+
+def table(client, text, **options):
+    answer = client.post(f"/{TOKEN}/table", params={"name": "mine.csv", **options}, content=text)
+    return answer.status_code, answer.json()
+
+
+def ran(code, folder, name, text, monkeypatch):
+    """What lines of Python print beside a file."""
+    monkeypatch.chdir(folder)
+    Path(name).write_text(text, "utf-8")
+    shown = []
+    exec(code, {"print": shown.append})
+    return shown[0]
+
+
+def test_a_table_is_predicted_as_by_the_lines_of_python(client, tmp_path, monkeypatch):
+    name, text = post(client, "example", {"problem": "classification"}).json().values()
+    header, *lines = text.splitlines()
+    known, new = ([line for line in lines if line.endswith(",") is gap] for gap in (False, True))
+    text = "\n".join([header, *known[::10], *new[::5]]) + "\n"  # 16 rows: one program serves all fits
+    _, found = table(client, text)
+    guessed = {column["name"]: column["problem"] for column in found["columns"]}
+    assert found["target"] == "cultivar" and (guessed["cultivar"], guessed["hue"]) == ("classification", "regression")
+    _, found = table(client, text, target="cultivar", problem="classification", name=name)
+    assert (found["labelled"], found["predicted"], found["scores"]["held_out"]) == (16, 4, 4)
+    assert all(score >= 0.75 for score in found["scores"]["metrics"][0][1:])
+    expected = ran(found["code"], tmp_path, name, text, monkeypatch)
+    np.testing.assert_allclose(expected, [row[2:] for row in found["rows"]], atol=1e-4)
+    lines = found["csv"].splitlines()
+    assert len(lines) == 5 and lines[0].endswith("cultivar,cultivar (predicted),P(class_0),P(class_1),P(class_2)")
+
+
+def test_a_table_without_gaps_shows_the_rows_that_were_held_out(client, tmp_path, monkeypatch):
+    x = np.random.default_rng(0).normal(size=(16, 2))
+    text = "a,b,y\n" + "".join(f"{a:.4f},{b:.4f},{a - 2 * b:.4f}\n" for a, b in x)
+    _, found = table(client, text, target="y", problem="regression")
+    assert found["held_out_only"] and found["header"][:3] == ["row", "y", "y (predicted)"]
+    assert found["scores"]["metrics"][0][1] > 0.8
+    expected = ran(found["code"], tmp_path, "mine.csv", text, monkeypatch)
+    np.testing.assert_allclose(expected[0], [row[2] for row in found["rows"]], atol=1e-3)
+
+
+ROWS = "".join(f"{i},{i * i % 7},{'ab'[i % 2]}\n" for i in range(12))
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("", {}, "no rows below"),
+        ("a,b\n1,2\n3\n", {}, "row 2 has 1 entries for 2 columns"),
+        ("1,2\n3,4\n", {}, "numbers instead of column names"),
+        (b"\x89PNG\r\n\xff", {}, "expected a CSV file in UTF-8"),
+        (f"x,y,c\n{ROWS}", {"target": "z", "problem": "regression"}, "has no column 'z'"),
+        (f"x,y,c\n{ROWS}", {"target": "c", "problem": "regression"}, "'c' is 'a', not a number"),
+        (f"x,y,c\n{ROWS}", {"target": "x", "problem": "classification"}, "12 classes in 12 rows"),
+        ("x,y\n1,2\n3,4\n", {"target": "y", "problem": "regression"}, "at least 8"),
+        ("x,y\n" + "1,1\n" * 3001, {}, "takes 3,000 rows"),
+        ("y\n" + "1\n" * 12, {"target": "y", "problem": "regression"}, "no inputs left"),
+    ],
+)
+def test_a_bad_table_gets_a_clear_message(client, text, options, message):
+    status, answer = table(client, text, **options)
+    assert status == 400 and message in answer["error"] and "\n" not in answer["error"]
+
+
+def test_a_table_that_is_too_large_is_refused(client):
+    status, answer = table(client, b"a" * (tables.MAX_BYTES + 1))
+    assert status == 413 and "5 MB" in answer["error"]

@@ -57,6 +57,10 @@ async function start() {
     const { startGlyphs } = await import("./glyphs.js");
     startGlyphs(info.glyphs);
   }
+  if (info.tabs?.includes("table")) {
+    const { startTable } = await import("./table.js");
+    startTable();
+  }
   await startCurves(info.curves);
   root.dataset.ready = "true";
 }

@@ -1,7 +1,7 @@
 """What the page asks of this machine: models are computed here, and nothing is written to disk."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from threading import Lock
@@ -16,14 +16,17 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from ..data.table import printable
 from ..errors import MetaFunError
+from . import tables
 from .curves import CurveModel
 from .glyphs import MAX_CLASSES, MAX_EXAMPLES, GlyphModel, decode_picture, encode_picture, letters, picture
 from .guard import Guard, read_body
 
 MAX_JSON_BYTES = 2**20
-# Of the name of a class.
-MAX_LABEL = 40
+# Of the name of a class, and of a file.
+MAX_LABEL, MAX_NAME = 40, 100
+Endpoint = Callable[[Request], Awaitable[Response]]
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
@@ -38,13 +41,15 @@ class Playground:
 
     curves: Mapping[str, CurveModel]
     glyphs: GlyphModel
+    # A table takes seconds, and the other tabs must not wait for it.
     lock: Lock = field(default_factory=Lock)
+    tables_lock: Lock = field(default_factory=Lock)
 
     @property
     def description(self) -> dict[str, Any]:
         """What the page shows, for its script."""
         return {
-            "tabs": ["curves", "glyphs"],
+            "tabs": ["curves", "glyphs", "table"],
             "curves": [model.description for model in self.curves.values()],
             "glyphs": {"classes": MAX_CLASSES, "examples": MAX_EXAMPLES},
         }
@@ -64,43 +69,71 @@ def make_app(playground: Playground, token: str, hosts: list[str]) -> ASGIApp:
         token: the first part of every address.
         hosts: what this machine may be called in a request, "127.0.0.1:8000".
     """
-    files = page_files()
-
-    async def page(request: Request) -> Response:
-        name = request.path_params.get("name") or "index.html"
-        if name not in files:
-            raise HTTPException(404, "there is no such page.")
-        return Response(files[name], media_type=TYPES["." + name.rpartition(".")[2]])
 
     async def info(request: Request) -> Response:
         return JSONResponse(playground.description)
 
-    def answers(compute: Callable[[Playground, Any], Response]) -> Callable[[Request], Any]:
-        """A page function: JSON in, what `compute` returns out; one computation at a time."""
-
-        def in_turn(content: Any) -> Response:
-            with playground.lock:
-                return compute(playground, content)
-
-        async def answer(request: Request) -> Response:
-            body = await read_body(request, MAX_JSON_BYTES)
-            return await run_in_threadpool(in_turn, parse_json(body))
-
-        return answer
-
+    computed = {
+        "curves": curve,
+        "functions": functions,
+        "glyphs": drawing,
+        "letters": first_letters,
+        "example": example,
+    }
     routes = [
         Route("/info.json", info),
-        Route("/curves", answers(curve), methods=["POST"]),
-        Route("/functions", answers(functions), methods=["POST"]),
-        Route("/glyphs", answers(drawing), methods=["POST"]),
-        Route("/letters", answers(first_letters), methods=["POST"]),
-        Route("/", page),
-        Route("/{name}", page),
+        *(Route(f"/{name}", _answers(playground, compute), methods=["POST"]) for name, compute in computed.items()),
+        Route("/table", _tables(playground), methods=["POST"]),
+        Route("/{name:path}", _pages(page_files())),
     ]
     handlers: Mapping[Any, Any] = {MetaFunError: _refused, ValueError: _refused, HTTPException: _failed}
     app = Starlette(routes=routes, exception_handlers=handlers)
     app.router.redirect_slashes = False  # the token would be missing from the new address
     return Guard(app, token, hosts)
+
+
+def _pages(files: Mapping[str, bytes]) -> Endpoint:
+    async def page(request: Request) -> Response:
+        name = request.path_params["name"] or "index.html"
+        if name not in files:
+            raise HTTPException(404, "there is no such page.")
+        return Response(files[name], media_type=TYPES["." + name.rpartition(".")[2]])
+
+    return page
+
+
+def _answers(playground: Playground, compute: Callable[[Playground, Any], Response]) -> Endpoint:
+    """JSON in, what `compute` returns out; one computation at a time."""
+
+    def in_turn(content: Any) -> Response:
+        with playground.lock:
+            return compute(playground, content)
+
+    async def answer(request: Request) -> Response:
+        body = await read_body(request, MAX_JSON_BYTES)
+        return await run_in_threadpool(in_turn, parse_json(body))
+
+    return answer
+
+
+def _tables(playground: Playground) -> Endpoint:
+    """A CSV file in; its columns out, or with a target and a problem its predictions."""
+
+    async def table(request: Request) -> Response:
+        content = await read_body(request, tables.MAX_BYTES)
+        options = request.query_params
+        name, problem = printable(options.get("name", "table.csv"))[:MAX_NAME], options.get("problem")
+
+        def in_turn() -> dict[str, Any]:
+            with playground.tables_lock:
+                if problem is None:
+                    return tables.describe(content, name)
+                kind: tables.Problem = "classification" if problem == "classification" else "regression"
+                return tables.predict(content, name, options.get("target", ""), kind)
+
+        return JSONResponse(await run_in_threadpool(in_turn))
+
+    return table
 
 
 def curve(playground: Playground, content: Any) -> Response:
@@ -131,6 +164,12 @@ def drawing(playground: Playground, content: Any) -> Response:
 def first_letters(playground: Playground, content: Any) -> Response:
     """Printed letters to begin with."""
     return JSONResponse([{"label": label, "picture": encode_picture(seen)} for label, seen in letters()])
+
+
+def example(playground: Playground, content: Any) -> Response:
+    """A table to try."""
+    name, text = tables.example("regression" if content.get("problem") == "regression" else "classification")
+    return JSONResponse({"name": name, "csv": text})
 
 
 def _strokes(strokes: Any) -> Any:

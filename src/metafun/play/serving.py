@@ -31,8 +31,9 @@ def open_playground(model: str | None, progress: Callable[[str], None]) -> Playg
     curves = {name: CurveModel(name, open_trained(name)) for name in names}
     glyphs_name = model if model is not None and draws else GLYPHS
     glyphs = GlyphModel(glyphs_name, open_trained(glyphs_name))
-    for i, opened in enumerate([*curves.values(), glyphs], 1):
-        progress(f"compiling {opened.name} ({i} of {len(curves) + 1})")
+    models: list[CurveModel | GlyphModel] = [*curves.values(), glyphs]
+    for i, opened in enumerate(models, 1):
+        progress(f"compiling {opened.name} ({i} of {len(models)})")
         opened.warm_up()
     return Playground(curves, glyphs)
 
