@@ -44,7 +44,8 @@ def bind(port: int) -> socket.socket:
     Args:
         port: its number; 0 for any free one.
     """
-    sock = socket.socket()
+    # asyncio sends small answers at once (TCP_NODELAY) only if the protocol is named.
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.bind((HOST, port))
     except OSError as error:
@@ -52,6 +53,19 @@ def bind(port: int) -> socket.socket:
         raise InvalidConfig(f"--port {port} is not free ({error.strerror}); choose another, or leave it out.") from None
     sock.listen()
     return sock
+
+
+def make_server(playground: Playground, sock: socket.socket) -> tuple[uvicorn.Server, str]:
+    """The server, and the address of the page with a new token.
+
+    Args:
+        playground: what the page offers.
+        sock: where it will listen.
+    """
+    port, token = sock.getsockname()[1], secrets.token_urlsafe(24)
+    app = make_app(playground, token, [f"{HOST}:{port}", f"localhost:{port}"])
+    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, lifespan="off")
+    return uvicorn.Server(config), f"http://{HOST}:{port}/{token}/"
 
 
 def serve(playground: Playground, sock: socket.socket, opened: Callable[[str], None], browser: bool) -> None:
@@ -63,12 +77,9 @@ def serve(playground: Playground, sock: socket.socket, opened: Callable[[str], N
         opened: called with the address.
         browser: whether to open the address in a browser.
     """
-    port, token = sock.getsockname()[1], secrets.token_urlsafe(24)
-    app = make_app(playground, token, [f"{HOST}:{port}", f"localhost:{port}"])
-    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, lifespan="off")
-    address = f"http://{HOST}:{port}/{token}/"
+    server, address = make_server(playground, sock)
     opened(address)
     if browser:
         # Some browsers run in the terminal and return only when they are closed.
         threading.Thread(target=webbrowser.open, args=[address], daemon=True).start()
-    uvicorn.Server(config).run(sockets=[sock])
+    server.run(sockets=[sock])

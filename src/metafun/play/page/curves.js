@@ -378,6 +378,7 @@ class Curves {
       make("text", { x: box.left - 8, y: this.toY(y), class: "y" }, group).textContent = number(y, y % 1 ? 1 : 0);
     }
     for (const x of ticks(...model.x, Math.max(3, Math.min(8, (box.right - box.left) / 70)))) {
+      if (this.toX(x) > box.right - 18) continue; // there is the name of the axis
       make("text", { x: this.toX(x), y: box.end + 20, class: "x" }, group).textContent = number(x, x % 1 ? 1 : 0);
     }
     make("text", { x: box.right, y: box.end + 20, class: "x name" }, group).textContent = "x";
