@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import resources
 from threading import Lock
 from typing import Any
@@ -41,9 +41,6 @@ class Playground:
 
     curves: Mapping[str, CurveModel]
     glyphs: GlyphModel
-    # A table takes seconds, and the other tabs must not wait for it.
-    lock: Lock = field(default_factory=Lock)
-    tables_lock: Lock = field(default_factory=Lock)
 
     @property
     def description(self) -> dict[str, Any]:
@@ -83,7 +80,7 @@ def make_app(playground: Playground, token: str, hosts: list[str]) -> ASGIApp:
     routes = [
         Route("/info.json", info),
         *(Route(f"/{name}", _answers(playground, compute), methods=["POST"]) for name, compute in computed.items()),
-        Route("/table", _tables(playground), methods=["POST"]),
+        Route("/table", _tables(), methods=["POST"]),
         Route("/{name:path}", _pages(page_files())),
     ]
     handlers: Mapping[Any, Any] = {MetaFunError: _refused, ValueError: _refused, HTTPException: _failed}
@@ -103,10 +100,11 @@ def _pages(files: Mapping[str, bytes]) -> Endpoint:
 
 
 def _answers(playground: Playground, compute: Callable[[Playground, Any], Response]) -> Endpoint:
-    """JSON in, what `compute` returns out; one computation at a time."""
+    """JSON in, what `compute` returns out; one computation of a kind at a time."""
+    lock = Lock()
 
     def in_turn(content: Any) -> Response:
-        with playground.lock:
+        with lock:
             return compute(playground, content)
 
     async def answer(request: Request) -> Response:
@@ -116,8 +114,9 @@ def _answers(playground: Playground, compute: Callable[[Playground, Any], Respon
     return answer
 
 
-def _tables(playground: Playground) -> Endpoint:
-    """A CSV file in; its columns out, or with a target and a problem its predictions."""
+def _tables() -> Endpoint:
+    """A CSV file in; its columns out, or with a target and a problem its predictions; one table at a time."""
+    lock = Lock()
 
     async def table(request: Request) -> Response:
         content = await read_body(request, tables.MAX_BYTES)
@@ -125,7 +124,7 @@ def _tables(playground: Playground) -> Endpoint:
         name, problem = printable(options.get("name", "table.csv"))[:MAX_NAME], options.get("problem")
 
         def in_turn() -> dict[str, Any]:
-            with playground.tables_lock:
+            with lock:
                 if problem is None:
                     return tables.describe(content, name)
                 kind: tables.Problem = "classification" if problem == "classification" else "regression"
