@@ -9,7 +9,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "metafun"
 
 FLOORS = [
     {"cli", "__main__"},
-    {"paper", "bench"},
+    {"paper", "bench", "play"},
     {"estimators", "plots"},
     {"training"},
     {"config"},

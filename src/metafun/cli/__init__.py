@@ -7,7 +7,7 @@ import jax
 import platformdirs
 
 from ..training.devices import use_all_cores
-from . import bench, data, demos, experiments, fitting, reproduce, search
+from . import bench, data, demos, experiments, fitting, play, reproduce, search
 from .console import app
 
 app.add_typer(data.app, name="data")

@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from .text_entries import is_missing, looks_like_id, parse_bool, parse_number, p
 
 MAX_FIELD_CHARACTERS = 2**16
 DELIMITERS = (",", ";", "\t", "|")
+CSV_FORM = "a CSV file in UTF-8 whose first line names the columns"
 
 
 @dataclass(frozen=True)
@@ -77,9 +79,8 @@ class CsvColumns:
         """
         entries = self._column(name)
         missing = [is_missing(entry) for entry in entries]
-        known = [entry for entry, gap in zip(entries, missing, strict=True) if not gap]
         if kind is None:
-            kind = self._kind(known)
+            kind = self.likely_kind(name)
         if kind == "category":
             return category_column(name, (None if gap else e for gap, e in zip(missing, entries, strict=True)))
         read = parse_time if kind == "time" else self._number
@@ -99,7 +100,9 @@ class CsvColumns:
         known = np.array([self._number(entry) for entry in self._column(name) if not is_missing(entry)])
         return not np.isnan(known).any() and bool((known % 1 != 0).any())
 
-    def _kind(self, known: list[str]) -> Kind:
+    def likely_kind(self, name: str) -> Kind:
+        """What most entries of the column `name` look like."""
+        known = [entry for entry in self._column(name) if not is_missing(entry)]
         if any(map(looks_like_id, known)):
             return "category"
         are_numbers = sum(not np.isnan(self._number(entry)) for entry in known)
@@ -127,22 +130,37 @@ def read_csv(path: Path) -> CsvColumns:
         raise InvalidData(f"{path} does not exist or is not a file.")
     if path.stat().st_size > MAX_BYTES:
         raise InvalidData(f"{path} is larger than {MAX_BYTES // 2**30} GiB.")
+    with parsing(path, CSV_FORM), open(path, encoding="utf-8-sig", newline="") as file:
+        return _parse(file, path)
+
+
+def parse_csv(content: bytes, name: str) -> CsvColumns:
+    """The columns in the content of a CSV file.
+
+    Args:
+        content: the bytes of the file.
+        name: its name, for messages.
+    """
+    path = Path(printable(name))
+    with parsing(path, CSV_FORM):
+        return _parse(io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline=""), path)
+
+
+def _parse(file: TextIO, path: Path) -> CsvColumns:
     csv.field_size_limit(MAX_FIELD_CHARACTERS)
-    with parsing(path, "a CSV file in UTF-8 whose first line names the columns"):
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            delimiter = _delimiter(file.readline())
-            file.seek(0)
-            lines = [line for line in csv.reader(file, strict=True, delimiter=delimiter) if line]
-        if len(lines) < 2:
-            raise InvalidData("it has no rows below the names of its columns")
-        names = [name.strip() for name in lines[0]]
-        if len(set(names)) < len(names) or not all(names) or any(map(CONTROL.search, names)):
-            raise InvalidData(f"its columns are called {', '.join(map(repr, names))}; each needs a different name")
-        if not any(np.isnan(parse_number(name, delimiter != ",")) for name in names):
-            raise InvalidData("its first line has numbers instead of column names")
-        for number, line in enumerate(lines[1:], 1):
-            if len(line) != len(names):
-                raise InvalidData(f"row {number} has {len(line)} entries for {len(names)} columns")
+    delimiter = _delimiter(file.readline())
+    file.seek(0)
+    lines = [line for line in csv.reader(file, strict=True, delimiter=delimiter) if line]
+    if len(lines) < 2:
+        raise InvalidData("it has no rows below the names of its columns")
+    names = [name.strip() for name in lines[0]]
+    if len(set(names)) < len(names) or not all(names) or any(map(CONTROL.search, names)):
+        raise InvalidData(f"its columns are called {', '.join(map(repr, names))}; each needs a different name")
+    if not any(np.isnan(parse_number(name, delimiter != ",")) for name in names):
+        raise InvalidData("its first line has numbers instead of column names")
+    for number, line in enumerate(lines[1:], 1):
+        if len(line) != len(names):
+            raise InvalidData(f"row {number} has {len(line)} entries for {len(names)} columns")
     entries = {name: [line[i].strip() for line in lines[1:]] for i, name in enumerate(names)}
     return CsvColumns(path, entries, delimiter != ",")
 
@@ -163,8 +181,13 @@ def write_csv(path: Path, columns: dict[str, Sequence[object]], overwrite: bool 
     """
     if path.exists() and not overwrite:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    write_atomically(path, csv_text(columns).encode("utf-8", "surrogateescape"))  # all of it or none
+
+
+def csv_text(columns: dict[str, Sequence[object]]) -> str:
+    """The content of a CSV file with these columns."""
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(columns)
     writer.writerows(zip(*columns.values(), strict=True))
-    write_atomically(path, text.getvalue().encode("utf-8", "surrogateescape"))  # all of it or none
+    return text.getvalue()

@@ -142,13 +142,26 @@ def predict_rows(
     """
     given, x = _read_new_rows(path, context, estimator, notes)
     with errors_about(path, notes):
-        if isinstance(estimator, MetaFunClassifier):
-            if quantiles:
-                raise InvalidConfig("a classifier predicts probabilities, no quantiles; leave --quantiles out.")
-            predicted = _classify(estimator, x, context.labels[0])
-        else:
-            predicted = _regress(estimator, x, context.labels, quantiles)
+        predicted = predicted_columns(estimator, x, context.labels, quantiles)
     return given, {f"{name} (predicted)" if name in given else name: found for name, found in predicted.items()}
+
+
+def predicted_columns(
+    estimator: MetaFunRegressor | MetaFunClassifier, x: Any, labels: list[str], quantiles: Sequence[float] = ()
+) -> dict[str, Any]:
+    """Columns of predictions: labels and probabilities, or means, standard deviations and quantiles.
+
+    Args:
+        estimator: the fitted estimator.
+        x: the rows to predict.
+        labels: names of the predicted columns.
+        quantiles: quantiles of a regressor's predictions, between 0 and 1.
+    """
+    if not isinstance(estimator, MetaFunClassifier):
+        return _regress(estimator, x, labels, quantiles)
+    if quantiles:
+        raise InvalidConfig("a classifier predicts probabilities, no quantiles; leave --quantiles out.")
+    return _classify(estimator, x, labels[0])
 
 
 def _read_new_rows(

@@ -1,0 +1,222 @@
+"""Regression in one dimension, point by point: what the page draws for a set of context points."""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from numpy.typing import NDArray
+
+from ..errors import InvalidCheckpoint, InvalidTask
+from ..estimators.padding import pad_rows, to_float32
+from ..estimators.trained import Trained
+from ..model.learner import Learner
+from ..model.likelihoods import Gaussian
+from ..model.stochastic import StochasticMetaFun
+from ..model.task import Points
+from ..tasks.curves import CurveTasks
+from ..tasks.scaling import TaskScaling
+from .exact import exact_prediction
+
+# Contexts are padded to this size, so that one program predicts from all of them.
+MAX_POINTS = 48
+# The exact process takes time that is cubic in the size; for fewer points than this there is a second program.
+FEW_POINTS = 16
+GRID = 161
+FUNCTIONS = 6
+# Samples of a model without a latent variable are drawn at this many inputs, one after the other.
+DRAWN_INPUTS = 24
+
+
+class CurveModel:
+    """A model for regression in one dimension, compiled for the page.
+
+    Args:
+        name: what the page calls it.
+        trained: the model; InvalidCheckpoint unless it takes one number and predicts one.
+    """
+
+    def __init__(self, name: str, trained: Trained):
+        tasks = trained.tasks
+        if tasks.problem != "regression" or tasks.accepts_any_table or tasks.sizes != (1, 1):
+            raise InvalidCheckpoint(
+                f"{name} does not predict curves: expected a model for regression with one input and one output; "
+                "choose another run or file, or leave it out for the shipped models."
+            )
+        self.name, self.trained = name, trained
+        self.x_range, self.y_range = _ranges(trained)
+        self.scaling: TaskScaling = tasks.scaling(np.zeros((1, 1)), np.zeros((1, 1)))
+        self.x = np.linspace(*self.x_range, GRID, dtype=np.float32)
+        self.scaled_x = jnp.asarray(to_float32(self.scaling.scale_inputs(self.x[:, None]), "x"))
+
+    @cached_property
+    def description(self) -> dict[str, Any]:
+        """What the page needs to know; the shapes tell how to read an answer."""
+        mean, std, weights = self._predict(*self._context([], MAX_POINTS))
+        return {
+            "name": self.name,
+            "trained_on": self.trained.record.get("trained_on", self.trained.tasks.trained_on),
+            "x": self.x_range,
+            "y": self.y_range,
+            "grid": GRID,
+            "updates": len(mean) - 1,
+            "most_points": MAX_POINTS,
+            "has_std": std is not None,
+            "has_weights": weights is not None,
+            "has_exact": self._exact is not None,
+            "functions": FUNCTIONS if std is not None else 0,
+        }
+
+    def answer(self, points: Sequence[tuple[float, float]], exact: bool = False) -> list[NDArray]:
+        """The arrays to draw, in the user's units.
+
+        These are means [T + 1, m] and standard deviations [T + 1, m] after each update, the weights k(x, xᵢ) [m, n],
+        and with `exact` mean and deviation of the exact process, [m] each. What a model does not have is left out.
+
+        Args:
+            points: the context (xᵢ, yᵢ).
+            exact: whether the exact process is wanted, where it is known.
+        """
+        mean, std, weights = self._predict(*self._context(points, MAX_POINTS))
+        found = [self._mean(mean)]
+        if std is not None:
+            found.append(self._std(std))
+        if weights is not None:
+            found.append(weights[:, : len(points)])
+        if exact and self._exact is not None:
+            size = FEW_POINTS if len(points) <= FEW_POINTS else MAX_POINTS
+            mean, std = self._exact(*self._context(points, size))
+            found += [self._mean(mean), self._std(std)]
+        return [np.asarray(array, np.float32) for array in found]
+
+    def functions(self, points: Sequence[tuple[float, float]]) -> list[NDArray]:
+        """Functions drawn from the model, [FUNCTIONS, m]; the same noise in every call, so that they move smoothly."""
+        return [np.asarray(self._mean(self._draw(*self._context(points, MAX_POINTS))), np.float32)]
+
+    def warm_up(self) -> None:
+        """Compiles everything an answer needs."""
+        for size in (FEW_POINTS, MAX_POINTS):
+            self.answer([(self.x_range[0], 0.0)] * size, exact=True)
+        if self.description["functions"]:
+            self.functions([])
+
+    def _context(self, points: Sequence[tuple[float, float]], size: int) -> tuple[NDArray, NDArray, NDArray]:
+        if len(points) > MAX_POINTS:
+            raise InvalidTask(f"{len(points)} points; the page takes at most {MAX_POINTS}. Remove some.")
+        given = np.asarray(points, float).reshape(-1, 2)
+        if not np.isfinite(given).all():
+            raise InvalidTask("a point is not a pair of finite numbers; remove it.")
+        x, y = self.scaling.scale_inputs(given[:, :1]), self.scaling.outputs(given[:, 1:])
+        padded = pad_rows(to_float32(x, "x"), size), pad_rows(to_float32(y, "y"), size)
+        return (*padded, np.arange(size) < len(points))
+
+    def _mean(self, values: Any) -> NDArray:
+        return self.scaling.outputs.inverse(np.asarray(values, float)[..., None])[..., 0]
+
+    def _std(self, values: Any) -> NDArray:
+        return np.asarray(values, float) * np.asarray(self.scaling.outputs.deviation)[0]
+
+    @cached_property
+    def _predict(self) -> Callable[..., Any]:
+        """Compiled: context -> means and deviations [T + 1, m], weights [m, n]."""
+        has_std = isinstance(self.trained.model.likelihood, Gaussian)
+
+        def predict(model: Learner, x: Array, y: Array, mask: Array) -> tuple[Array, Array | None, Array | None]:
+            representation = model.encode(Points(x, y, mask))
+            found: Any = model.predict_trajectory(representation, self.scaled_x)
+            weights = model.weights(representation, self.scaled_x)
+            return found.mean[..., 0], found.std[..., 0] if has_std else None, weights
+
+        return self._compiled(predict)
+
+    @cached_property
+    def _exact(self) -> Callable[..., Any] | None:
+        """Compiled: context -> mean and deviation of the exact process [m]; None where there is none."""
+        tasks = self.trained.tasks
+        if not isinstance(tasks, CurveTasks):
+            return None
+        predict, grid = exact_prediction(tasks), self.scaled_x
+
+        @jax.jit
+        def exact(x: Array, y: Array, mask: Array) -> tuple[Array, Array]:
+            found = predict(Points(x, y, mask), grid)
+            return found.mean[:, 0], found.std[:, 0]
+
+        return exact
+
+    @cached_property
+    def _draw(self) -> Callable[..., Any]:
+        """Compiled: context -> functions [FUNCTIONS, m]."""
+        key, grid = jax.random.key(0), self.scaled_x
+
+        def draw(model: Learner, x: Array, y: Array, mask: Array) -> Array:
+            context = Points(x, y, mask)
+            if isinstance(model, StochasticMetaFun):
+                drawn: Any = model.functions(model.encode(context), grid, key, FUNCTIONS)
+                return drawn.mean[..., 0]
+            noise = jax.random.normal(key, (FUNCTIONS, DRAWN_INPUTS))
+            return jax.vmap(lambda z: drawn_in_turn(model, context, grid, z))(noise)
+
+        return self._compiled(draw)
+
+    def _compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        arrays, rest = eqx.partition(self.trained.model, eqx.is_array)
+        compiled = jax.jit(lambda arrays, *context: function(eqx.combine(arrays, rest), *context))
+        return lambda *context: compiled(arrays, *context)
+
+
+def drawn_in_turn(
+    model: Learner, context: Points, grid: Float[Array, "m 1"], noise: Float[Array, " s"]
+) -> Float[Array, " m"]:
+    """A function drawn from a model that predicts each point by itself, as autoregressive neural processes do.
+
+    y₁ ∼ P(y|x₁), then y₂ ∼ P(y|x₂) given (x₁, y₁), and so on; the mean given all of them is the function.
+
+    Args:
+        model: the model.
+        context: the points that are known.
+        grid: where the function is wanted.
+        noise: a standard normal number for each input that is drawn.
+    """
+    count, n = len(noise), len(context.mask)
+    # From coarse to fine: distant inputs first, then those between them.
+    bits = math.ceil(math.log2(count))
+    reversed_bits = [int(f"{i:0{bits}b}"[::-1], 2) for i in range(1 << bits)]
+    places = np.linspace(0, len(grid) - 1, count).astype(int)
+    inputs = grid[places[[i for i in reversed_bits if i < count]]]
+    known = Points(
+        jnp.concatenate([context.x, inputs]),
+        jnp.concatenate([context.y, jnp.zeros((count, 1))]),
+        jnp.concatenate([context.mask, jnp.zeros(count, bool)]),
+    )
+
+    def draw(i: Array, known: Points) -> Points:
+        found: Any = model.predict(model.encode(known), jax.lax.dynamic_slice(known.x, (n + i, 0), (1, 1)))
+        y = (found.mean + noise[i] * found.std)[0]
+        return Points(known.x, known.y.at[n + i].set(y), known.mask.at[n + i].set(True))
+
+    known = jax.lax.fori_loop(0, count, draw, known)
+    prediction: Any = model.predict(model.encode(known), grid)
+    return prediction.mean[:, 0]
+
+
+def _ranges(trained: Trained) -> tuple[tuple[float, float], tuple[float, float]]:
+    """The parts of the x and y axes that the page shows."""
+    tasks = trained.tasks
+    if tasks.input_bounds is not None and tasks.output_bounds is not None:
+        # A curve rarely comes near the bounds of a process, which are four deviations away.
+        share = 0.45 if isinstance(tasks, CurveTasks) else 1.1
+        return tasks.input_bounds, (share * tasks.output_bounds[0], share * tasks.output_bounds[1])
+    scaling = tasks.scaling(np.zeros((1, 1)), np.zeros((1, 1)))
+    ends = np.array([[-3.0], [3.0]])
+    x, y = scaling.scale_inputs, scaling.outputs
+    low, high = (float(v) for v in y.inverse(ends)[:, 0])
+    # The inputs are scaled linearly, so two values give the inverse.
+    zero, one = x(np.zeros((1, 1)))[0, 0], x(np.ones((1, 1)))[0, 0]
+    left, right = ((end - zero) / (one - zero) for end in (-2.0, 2.0))
+    return (float(left), float(right)), (low, high)

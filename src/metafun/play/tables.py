@@ -1,0 +1,262 @@
+"""A table with a column to predict: predictions, and how good they are on rows that are held out."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.datasets import load_diabetes, load_wine
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import accuracy_score, log_loss, r2_score, root_mean_squared_error
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from ..data.csv_columns import CsvColumns, csv_text, parse_csv
+from ..data.encoding import Encoding
+from ..data.frames import Column, ColumnTable
+from ..data.text_entries import is_missing
+from ..errors import InvalidData
+from ..estimators import MetaFunClassifier, MetaFunRegressor
+from ..estimators.files import predicted_columns
+from ..estimators.notes import ColumnChoice, Notes, errors_about, id_hints
+
+Problem = Literal["classification", "regression"]
+MAX_BYTES = 5 * 2**20
+# So that an answer takes seconds.
+MAX_ROWS, MAX_COLUMNS = 3000, 500
+# Whole numbers of so few kinds are classes, unless the user says otherwise.
+FEW_CLASSES = 10
+MIN_LABELLED = 8
+HELD_OUT = 0.25
+SHOWN_ROWS = 200
+INTERVAL = (0.025, 0.975)
+
+
+@dataclass(frozen=True)
+class TableTask:
+    """A table, the column to predict, and which rows are labelled.
+
+    Args:
+        columns: the table.
+        target: the column to predict; a row without an entry there is to be predicted.
+        problem: whether the target holds classes or numbers.
+        notes: receives warnings.
+    """
+
+    columns: CsvColumns
+    target: str
+    problem: Problem
+    notes: Notes = field(default_factory=Notes)
+
+    @property
+    def labelled(self) -> NDArray:
+        """The labelled rows."""
+        return np.flatnonzero([not is_missing(entry) for entry in self.columns.entries[self.target]])
+
+    @property
+    def unlabelled(self) -> NDArray:
+        """The rows to predict."""
+        return np.setdiff1d(np.arange(len(self.columns)), self.labelled)
+
+    def inputs(self) -> list[Column]:
+        """All other columns."""
+        found = [self.columns.column(name) for name in ColumnChoice().inputs(self.columns, [self.target])]
+        self.notes.warnings.extend(id_hints(self.columns, found))
+        return found
+
+    def outputs(self) -> NDArray:
+        """The target of the labelled rows: text or numbers."""
+        if self.problem == "regression":
+            return self.columns.numbers([self.target], gaps=True)[self.labelled, 0]
+        known = [self.columns.entries[self.target][row] for row in self.labelled]
+        return np.array(CsvColumns(self.columns.path, {self.target: known}).labels(self.target))
+
+    def fit(self, x: Any, y: NDArray) -> MetaFunClassifier | MetaFunRegressor:
+        """The model for any table, with these rows as context.
+
+        Args:
+            x: a `ColumnTable`.
+            y: their outputs.
+        """
+        estimator = MetaFunClassifier() if self.problem == "classification" else MetaFunRegressor()
+        return estimator.fit(x, y)
+
+
+def describe(content: bytes, name: str) -> dict[str, Any]:
+    """The columns of a CSV file, the one that is probably to be predicted, and what it holds.
+
+    Args:
+        content: the file.
+        name: its name.
+    """
+    columns = _read(content, name)
+    gaps = {column: sum(map(is_missing, entries)) for column, entries in columns.entries.items()}
+    # A column with gaps in the last place or elsewhere is likelier to be predicted than a complete one.
+    target = max(columns.names, key=lambda column: (0 < gaps[column] < len(columns), columns.names.index(column)))
+    return {
+        "rows": len(columns),
+        "target": target,
+        "columns": [{"name": column, "missing": gaps[column], "problem": guess(columns, column)} for column in gaps],
+    }
+
+
+def guess(columns: CsvColumns, name: str) -> Problem:
+    """Whether a column holds classes or numbers."""
+    known = [entry for entry in columns.entries[name] if not is_missing(entry)]
+    if columns.likely_kind(name) != "number":
+        return "classification"
+    few = len(set(known)) <= min(FEW_CLASSES, len(known) / 2)
+    return "classification" if few and not columns.has_fractions(name) else "regression"
+
+
+def predict(content: bytes, name: str, target: str, problem: Problem) -> dict[str, Any]:
+    """Predictions for the rows without a label, or if all have one, for rows that are held out; and scores.
+
+    Args:
+        content: the file.
+        name: its name.
+        target: the column to predict.
+        problem: whether it holds classes or numbers.
+    """
+    columns = _read(content, name)
+    columns.expect(target)
+    task = TableTask(columns, target, problem)
+    labelled, unlabelled = task.labelled, task.unlabelled
+    if len(labelled) < MIN_LABELLED:
+        raise InvalidData(
+            f"{name}: '{target}' has {len(labelled)} entries; at least {MIN_LABELLED} are needed to predict the others."
+        )
+    inputs, y = task.inputs(), task.outputs()
+    with errors_about(columns.path, task.notes):
+        scores, fitted, held_out = _score(task, inputs, y)
+        new = unlabelled if len(unlabelled) else labelled[held_out]
+        if len(unlabelled):
+            fitted = task.fit(_rows(inputs, labelled), y)
+        predicted = predicted_columns(fitted, _rows(inputs, new), [target], INTERVAL if problem == "regression" else ())
+    given = {column: [entries[row] for row in new] for column, entries in columns.entries.items()}
+    named = {f"{column} (predicted)" if column in given else column: _plain(v) for column, v in predicted.items()}
+    shown = {"row": (new + 1).tolist(), **({} if len(unlabelled) else {target: given[target]}), **named}
+    return {
+        "labelled": len(labelled),
+        "predicted": len(new),
+        "held_out_only": not len(unlabelled),
+        "scores": scores,
+        "notes": task.notes.warnings,
+        "header": list(shown),
+        "rows": [list(row) for row in zip(*shown.values(), strict=True)][:SHOWN_ROWS],
+        "csv": csv_text({**given, **named}),
+        "code": code(task, _split(task, y)),
+    }
+
+
+def code(task: TableTask, split: dict[str, Any]) -> str:
+    """The same in Python.
+
+    Args:
+        task: the table.
+        split: how rows were held out, as arguments of `train_test_split`.
+    """
+    is_class = task.problem == "classification"
+    estimator = "MetaFunClassifier" if is_class else "MetaFunRegressor"
+    predict = "predict_proba({})" if is_class else "predict({}, return_std=True)"
+    lines = [f"from metafun import {estimator}", "import pandas"]
+    read = f"data = pandas.read_csv({task.columns.path.name!r}).set_index({task.target!r})"
+    known, new = "known", "new"
+    if len(task.unlabelled):
+        lines += [read, "known, new = data[data.index.notna()], data[data.index.isna()]"]
+    else:
+        known, new = "train", "test"
+        arguments = ", ".join(f"{k}={'data.index' if k == 'stratify' else v}" for k, v in split.items())
+        lines += ["from sklearn.model_selection import train_test_split", read]
+        lines += [f"train, test = train_test_split(data, {arguments})"]
+    return "\n".join(
+        [*lines, f"model = {estimator}().fit({known}, {known}.index)", f"print(model.{predict.format(new)})"]
+    )
+
+
+def example(problem: Problem) -> tuple[str, str]:
+    """Name and content of a table to try; some rows have no label."""
+    data: Any = load_wine() if problem == "classification" else load_diabetes(scaled=False)
+    target = "cultivar" if problem == "classification" else "progression"
+    labels = [str(data.target_names[k]) for k in data.target] if problem == "classification" else data.target.tolist()
+    hidden = set(np.random.default_rng(0).choice(len(labels), 20, replace=False).tolist())
+    columns: dict[str, Any] = {name: data.data[:, i].tolist() for i, name in enumerate(data.feature_names)}
+    columns[target] = ["" if row in hidden else label for row, label in enumerate(labels)]
+    return ("wine.csv" if problem == "classification" else "diabetes.csv"), csv_text(columns)
+
+
+def _read(content: bytes, name: str) -> CsvColumns:
+    columns = parse_csv(content, name)
+    if len(columns) > MAX_ROWS or len(columns.names) > MAX_COLUMNS:
+        raise InvalidData(
+            f"{name} has {len(columns):,} rows and {len(columns.names):,} columns; the page takes {MAX_ROWS:,} rows "
+            f"and {MAX_COLUMNS} columns. Use MetaFunClassifier or MetaFunRegressor in Python for more."
+        )
+    return columns
+
+
+def _score(
+    task: TableTask, inputs: list[Column], y: NDArray
+) -> tuple[dict[str, Any], MetaFunClassifier | MetaFunRegressor, NDArray]:
+    """Scores on held-out rows, the model that was fitted to the others, and the indices of the held-out rows."""
+    is_class, labels = task.problem == "classification", set(y.tolist())
+    if is_class and len(labels) > len(y) / 2:
+        raise InvalidData(
+            f"'{task.target}' has {len(labels)} classes in {len(y)} rows; if it holds numbers, say so, otherwise "
+            "choose another column."
+        )
+    train, test = train_test_split(np.arange(len(y)), **_split(task, y))
+    rows = task.labelled
+    fitted = task.fit(_rows(inputs, rows[train]), y[train])
+    numbers = Encoding.of(inputs, keeps_missing=False)(inputs)[rows]
+    linear = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000) if is_class else Ridge())
+    linear.fit(numbers[train], y[train])
+    x = _rows(inputs, rows[test])
+    measure = _of_classes if is_class else _of_numbers
+    metrics = measure(fitted, x, linear, numbers[test], y[test])
+    name = "logistic regression" if is_class else "ridge regression"
+    return {"held_out": len(test), "fitted": len(train), "linear": name, "metrics": metrics}, fitted, test
+
+
+def _split(task: TableTask, y: NDArray) -> dict[str, Any]:
+    """How rows are held out; each class has its share of them if it has rows enough."""
+    split: dict[str, Any] = {"test_size": HELD_OUT, "random_state": 0}
+    if task.problem == "classification":
+        counts = np.unique(y, return_counts=True)[1]
+        if counts.min() > 1 and len(counts) <= HELD_OUT * len(y):
+            split["stratify"] = y
+    return split
+
+
+def _of_classes(model: Any, x: Any, linear: Any, numbers: NDArray, y: NDArray) -> list[list[Any]]:
+    """Rows of a table: a metric, of the model, of the linear one."""
+
+    def loss(fitted: Any, shares: NDArray) -> float | None:
+        known = set(fitted.classes_) >= set(y)
+        return float(-log_loss(y, shares, labels=list(fitted.classes_))) if known else None
+
+    shares, linear_shares = model.predict_proba(x), linear.predict_proba(numbers)
+    accuracies = [float(accuracy_score(y, model.classes_[shares.argmax(1)])), float(linear.score(numbers, y))]
+    return [["accuracy", *accuracies], ["log-likelihood", loss(model, shares), loss(linear, linear_shares)]]
+
+
+def _of_numbers(model: Any, x: Any, linear: Any, numbers: NDArray, y: NDArray) -> list[list[Any]]:
+    mean, std = model.predict(x, return_std=True)
+    other = linear.predict(numbers)
+    inside = float((abs(y - mean) <= 1.96 * std).mean())
+    return [
+        ["R²", float(r2_score(y, mean)), float(r2_score(y, other))],
+        ["root mean squared error", float(root_mean_squared_error(y, mean)), float(root_mean_squared_error(y, other))],
+        ["inside the 95 % interval", inside, None],
+    ]
+
+
+def _rows(columns: list[Column], rows: NDArray) -> ColumnTable:
+    return ColumnTable([Column(c.name, c.kind, c.values[rows], c.levels) for c in columns])
+
+
+def _plain(values: Any) -> list[Any]:
+    """Values of NumPy as those of Python, numbers with as many digits as float32 has."""
+    array = np.asarray(values)
+    return [float(f"{value:.6g}") for value in array] if array.dtype.kind == "f" else array.tolist()
