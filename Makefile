@@ -48,5 +48,5 @@ $(VENV)/installed-test: $(VENV)/installed
 	touch $@
 
 $(VENV)/installed-docs: $(VENV)/installed
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs,play]"
 	touch $@

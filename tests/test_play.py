@@ -21,7 +21,6 @@ from metafun.play.glyphs import GlyphModel
 from metafun.play.server import MAX_JSON_BYTES, Playground, make_app
 from metafun.play.serving import bind
 from metafun.tasks.curves import CurveTasks
-from tools.play_page import FOLDER, static_files
 
 TOKEN, HOST = "secret-token", "127.0.0.1:8000"
 POINTS = [[-1.2, 0.4], [-0.3, -0.8], [0.9, 1.1]]
@@ -144,19 +143,6 @@ def test_a_port_in_use_is_an_error(monkeypatch):
     monkeypatch.setattr("metafun.cli.play.find_spec", lambda name: None)
     result = CliRunner().invoke(cli, ["play"])
     assert result.exit_code == 2 and "pip install 'metafun[play]'" in result.stderr
-
-
-def test_the_static_page_is_up_to_date():
-    files = static_files()
-    assert {path.name for path in FOLDER.iterdir()} == set(files), "run: python -m tools.play_page"
-    for name, content in files.items():
-        found = (FOLDER / name).read_bytes()
-        if name == "info.json":
-            # Processors differ in the last digit.
-            (found,), (content,) = (json.loads(text)["curves"] for text in (found, content))
-            drawn = [info.pop("exact").pop("processes") for info in (found, content)]
-            np.testing.assert_allclose(*drawn, atol=1e-4)
-        assert found == content, "run: python -m tools.play_page"
 
 
 # A triangle and a ring, with strokes like those of a mouse.

@@ -1,14 +1,9 @@
-"""Writes the static version of the page of `metafun play`: the curves, computed in the browser.
-
-    python -m tools.play_page            # into docs/play
-    python -m tools.play_page FOLDER
+"""The static version of the page of `metafun play` for the documentation: the curves, computed in the browser.
 
 The files are those of the package, with the model's checkpoint and a description of both (info.json).
 """
 
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +18,6 @@ from metafun.play.server import page_files
 from metafun.tasks.curves import CurveTasks
 
 MODEL = "gp-rbf"
-FOLDER = Path(__file__).parent.parent / "docs" / "play"
 # Of the tabs that need Python.
 SERVER_ONLY = ("glyphs.js", "table.js")
 
@@ -51,14 +45,3 @@ def describe() -> dict[str, object]:
         "settings": {"iterations": model.iterations, "heads": pooling.heads, "min_std": likelihood.min_std},
         "exact": {"kept": KEPT, "processes": rows.astype(float).round(6).tolist()},
     }
-
-
-def main(folder: Path) -> None:
-    """Writes the files into `folder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, content in static_files().items():
-        (folder / name).write_bytes(content)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER)

@@ -1,6 +1,7 @@
 """Hooks of mkdocs: pages and figures from outside docs/, and links between them.
 
-README.md, CONTRIBUTING.md, CHANGELOG.md and the settings reference become pages; figures of results/ become files.
+README.md, CONTRIBUTING.md, CHANGELOG.md and the settings reference become pages; figures of results/ and the static
+page of `metafun play` become files.
 Links to these files lead to their pages. Links to other files of the repository, such as its code, become plain text
 unless mkdocs.yml has a `repo_url`.
 """
@@ -13,6 +14,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from tools.play_page import static_files
 from tools.settings_reference import render
 
 ROOT = Path(__file__).parent.parent
@@ -33,6 +35,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     files.append(File.generated(config, "settings.md", content=render()))
     for figure in sorted((ROOT / "results").glob("*.png")):
         files.append(File.generated(config, f"results/{figure.name}", abs_src_path=str(figure)))
+    for name, content in static_files().items():
+        files.append(File.generated(config, f"play/{name}", content=content))
     return files
 
 
