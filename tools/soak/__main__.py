@@ -4,6 +4,7 @@ import argparse
 import json
 import multiprocessing
 import os
+import random
 import sys
 import tempfile
 import time
@@ -13,11 +14,18 @@ from typing import Any
 
 import jax
 
+from metafun.files import append_json
+from metafun.training.measure import origin
+
+from .guided import GUIDED, IS_AVAILABLE, guide
+from .harm import KINDS
 from .hostile import attack
-from .kills import WORKS, expected, kill
+from .kills import References, kill
 
 # One kill takes about as long as so many hostile files.
-FILES_PER_KILL = 40
+FILES_PER_KILL = 36
+# A tenth of the time, if atheris is installed.
+FILES_PER_GUIDED, GUIDED_SECONDS = 400, 15
 
 
 def main() -> int:
@@ -27,6 +35,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(os.environ.get("SOAK_SEED", "0")))
     parser.add_argument("--out", type=Path, default=Path(".cache") / "soak", help="state and reproducers")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--record", type=Path, metavar="FILE", help="a file of results/ that gets a line of the counts")
+    parser.add_argument("--beside", type=int, metavar="N", help="other processes that share the machine, for --record")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     state = options.out / f"seed-{options.seed}.json"
@@ -34,11 +44,9 @@ def main() -> int:
     begun |= json.loads(state.read_text("utf-8")) if state.exists() else {}
     jax.config.update("jax_compilation_cache_dir", str(options.out.resolve() / "compiled"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    with tempfile.TemporaryDirectory(prefix="soak-") as name:
-        references = {work: expected(work, Path(name) / work) for work in WORKS}
     ends = time.monotonic() + 60 * options.minutes
     queue: multiprocessing.Queue = multiprocessing.get_context("fork").Queue()
-    parts = [(options, begun["next"] + i, references, ends, queue) for i in range(options.workers)]
+    parts = [(options, begun["next"] + i, ends, queue) for i in range(options.workers)]
     workers = [multiprocessing.get_context("fork").Process(target=_work, args=part) for part in parts]
     for worker in workers:
         worker.start()
@@ -50,21 +58,19 @@ def main() -> int:
     end = max(result[2] for result in results)
     state.write_text(json.dumps({"next": end, "counts": counts, "problems": problems}, indent=1), "utf-8")
     print(report(counts, problems))
+    if options.record is not None:
+        append_json(options.record, _line(options, counts, problems))
     return 1 if problems else 0
 
 
-def _work(
-    options: argparse.Namespace, number: int, references: dict[str, Any], ends: float, queue: multiprocessing.Queue
-) -> None:
+def _work(options: argparse.Namespace, number: int, ends: float, queue: multiprocessing.Queue) -> None:
     counts: Counter = Counter()
     problems: list[str] = []
     with tempfile.TemporaryDirectory(prefix="soak-") as name:
         folder = Path(name)
+        references = References(folder / "reference")
         while time.monotonic() < ends:
-            if number // options.workers % FILES_PER_KILL == 0:
-                problem = kill(options.seed, number, folder / "kill", references, counts)
-            else:
-                problem = attack(options.seed, number, folder / "file", options.out / "failures", counts)
+            problem = _case(options, number, folder, references, counts)
             if problem is not None:
                 problems.append(problem)
                 print(problem, file=sys.stderr, flush=True)
@@ -72,14 +78,57 @@ def _work(
     queue.put((counts, problems, number))
 
 
+def _case(
+    options: argparse.Namespace, number: int, folder: Path, references: References, counts: Counter
+) -> str | None:
+    turn = number // options.workers
+    if IS_AVAILABLE and turn % FILES_PER_GUIDED == FILES_PER_GUIDED - 1:
+        name = random.Random(f"guided-{options.seed}-{number}").choice(GUIDED)
+        return guide(name, options.out / "corpus" / name, options.out / "failures", GUIDED_SECONDS, counts)
+    if turn % FILES_PER_KILL == 0:
+        return kill(options.seed, number, folder / "kill", references, counts)
+    return attack(options.seed, number, folder / "file", options.out / "failures", counts)
+
+
+def summary(counts: Counter, problems: list[str]) -> dict[str, int]:
+    """What the campaign is judged by.
+
+    Args:
+        counts: by format, work and outcome.
+        problems: a line for each.
+    """
+
+    def total(*endings: str) -> int:
+        return sum(n for key, n in counts.items() if key.endswith(endings))
+
+    return {
+        "hostile files": total("refused", "read"),
+        "guided files": total("guided"),
+        "kills": total("killed"),
+        "identical resumes": total("identically"),
+        "other resumes": counts["lost works"],
+        **{kind: counts[kind] for kind in (*KINDS, "tracebacks")},
+        "failures": len(problems),
+    }
+
+
 def report(counts: Counter, problems: list[str]) -> str:
-    """The counts and problems as text."""
-    files = sum(n for key, n in counts.items() if key.endswith(("refused", "read")))
-    kills = sum(n for key, n in counts.items() if key.endswith("killed"))
-    resumes = sum(n for key, n in counts.items() if key.endswith("identically"))
+    """The counts and problems as text.
+
+    Args:
+        counts: by format, work and outcome.
+        problems: a line for each.
+    """
     lines = [f"{key:32} {n:8,}" for key, n in sorted(counts.items())]
-    total = f"{files:,} hostile files, {kills:,} kills, {resumes:,} identical resumes, {len(problems):,} failures"
+    total = ", ".join(f"{n:,} {key}" for key, n in summary(counts, problems).items())
     return "\n".join([*lines, total, *problems[:20]])
+
+
+def _line(options: argparse.Namespace, counts: Counter, problems: list[str]) -> dict[str, Any]:
+    command = f"python -m tools.soak --minutes {options.minutes:g} --seed {options.seed} --workers {options.workers}"
+    found = {"counts": dict(sorted(counts.items())), **summary(counts, problems)}
+    fields = {"command": command, "seeds": [options.seed], "data": "", "beside": options.beside}
+    return {**found, "minutes": options.minutes, "workers": options.workers, **fields, **origin()}
 
 
 if __name__ == "__main__":

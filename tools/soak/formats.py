@@ -177,7 +177,9 @@ FORMATS: dict[str, Format] = {
     ),
     "toml": Format(_preset, "x.toml", lambda path: load_config(str(path)), _settings),
     "csv": Format(
-        lambda: b"x,y,z\n1,2,a\n3.5,-4e3,b\n", "x.csv", lambda path: (t := read_csv(path)).numbers(t.names[:2])
+        lambda: b"x,y,z,t\n1,2,a,2024-05-31\n3.5,-4e3,b,NA\n",
+        "x.csv",
+        lambda path: [(t := read_csv(path)).numbers(t.names[:2]), *map(t.column, t.names)],
     ),
     "image": Format(_image, "a/x.png", _read_image),
     "zip": Format(_zip, "x.zip", lambda path: list(fetch(source=path))),

@@ -164,6 +164,22 @@ def expected(name: str, work: Path) -> Reference:
     return Reference(WORKS[name].result(work / "folder"), calls, outcome.seconds)
 
 
+class References(dict[str, Reference]):
+    """What each work leaves when nothing kills it; the work is done when it is first asked for.
+
+    Args:
+        folder: where it is done.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+
+    def __missing__(self, name: str) -> Reference:
+        self[name] = expected(name, self.folder)
+        return self[name]
+
+
 def kill(seed: int, number: int, work: Path, references: dict[str, Reference], counts: Counter) -> str | None:
     """Kills one piece of work up to three times, finishes it and compares; returns what went wrong.
 
@@ -198,6 +214,7 @@ def kill(seed: int, number: int, work: Path, references: dict[str, Reference], c
             _imported(work)  # the old table or the new one, always
     outcome = run_limited(lambda: piece.run(work), work, memory=MEMORY, seconds=SECONDS)
     if outcome.code or not piece.agrees(piece.result(work), references[name].result):
+        counts["lost works"] += 1
         return f"{name} {number}: not the same after a resume; {outcome.problem or outcome.text[-300:]}"
     if killed:
         counts[f"{name} killed"] += killed
