@@ -5,10 +5,14 @@ import json
 import multiprocessing
 import os
 import random
+import resource
+import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,42 +44,63 @@ def main() -> int:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     state = options.out / f"seed-{options.seed}.json"
-    begun: dict[str, Any] = {"next": 0, "counts": {}, "problems": []}
+    begun: dict[str, Any] = {"next": 0, "counts": {}, "problems": [], "cpu_seconds": 0.0}
     begun |= json.loads(state.read_text("utf-8")) if state.exists() else {}
     jax.config.update("jax_compilation_cache_dir", str(options.out.resolve() / "compiled"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    ends = time.monotonic() + 60 * options.minutes
-    queue: multiprocessing.Queue = multiprocessing.get_context("fork").Queue()
-    parts = [(options, begun["next"] + i, ends, queue) for i in range(options.workers)]
-    workers = [multiprocessing.get_context("fork").Process(target=_work, args=part) for part in parts]
+    results = _run(options, begun["next"])
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    ended = {
+        "next": max(result[2] for result in results),
+        "counts": Counter(begun["counts"]) + sum((result[0] for result in results), Counter()),
+        "problems": begun["problems"] + [problem for result in results for problem in result[1]],
+        "cpu_seconds": round(begun["cpu_seconds"] + used.ru_utime + used.ru_stime, 1),
+    }
+    state.write_text(json.dumps(ended, indent=1), "utf-8")
+    print(report(ended["counts"], ended["problems"]))
+    if options.record is not None:
+        append_json(options.record, _line(options, ended))
+    return 1 if ended["problems"] else 0
+
+
+def _run(options: argparse.Namespace, first: int) -> list[tuple[Counter, list[str], int]]:
+    """Counts, problems and the next case of each worker, when the time is over or after Ctrl-C."""
+    forking = multiprocessing.get_context("fork")
+    queue, stop, ends = forking.Queue(), forking.Event(), time.monotonic() + 60 * options.minutes
+    go_on = lambda: time.monotonic() < ends and not stop.is_set()  # noqa: E731
+    workers = [forking.Process(target=_work, args=(options, first + i, go_on, queue)) for i in range(options.workers)]
     for worker in workers:
         worker.start()
-    results = [queue.get() for _ in workers]
+    results: list[tuple[Counter, list[str], int]] = []
+    while len(results) < len(workers):
+        try:
+            results.append(queue.get())
+        except KeyboardInterrupt:
+            stop.set()
     for worker in workers:
         worker.join()
-    counts = Counter(begun["counts"]) + sum((result[0] for result in results), Counter())
-    problems = begun["problems"] + [problem for result in results for problem in result[1]]
-    end = max(result[2] for result in results)
-    state.write_text(json.dumps({"next": end, "counts": counts, "problems": problems}, indent=1), "utf-8")
-    print(report(counts, problems))
-    if options.record is not None:
-        append_json(options.record, _line(options, counts, problems))
-    return 1 if problems else 0
+    return results
 
 
-def _work(options: argparse.Namespace, number: int, ends: float, queue: multiprocessing.Queue) -> None:
+def _work(options: argparse.Namespace, number: int, go_on: Callable[[], bool], queue: multiprocessing.Queue) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a case that has begun is finished
     counts: Counter = Counter()
     problems: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="soak-") as name:
-        folder = Path(name)
-        references = References(folder / "reference")
-        while time.monotonic() < ends:
-            problem = _case(options, number, folder, references, counts)
-            if problem is not None:
-                problems.append(problem)
-                print(problem, file=sys.stderr, flush=True)
-            number += options.workers
-    queue.put((counts, problems, number))
+    try:
+        with tempfile.TemporaryDirectory(prefix="soak-") as name:
+            folder = Path(name)
+            references = References(folder / "reference")
+            while go_on():
+                problem = _case(options, number, folder, references, counts)
+                if problem is not None:
+                    problems.append(problem)
+                    print(problem, file=sys.stderr, flush=True)
+                number += options.workers
+    except BaseException:
+        problems.append(f"case {number}: {traceback.format_exc()}")
+        raise
+    finally:
+        queue.put((counts, problems, number))
 
 
 def _case(
@@ -124,11 +149,16 @@ def report(counts: Counter, problems: list[str]) -> str:
     return "\n".join([*lines, total, *problems[:20]])
 
 
-def _line(options: argparse.Namespace, counts: Counter, problems: list[str]) -> dict[str, Any]:
+def _line(options: argparse.Namespace, ended: dict[str, Any]) -> dict[str, Any]:
     command = f"python -m tools.soak --minutes {options.minutes:g} --seed {options.seed} --workers {options.workers}"
-    found = {"counts": dict(sorted(counts.items())), **summary(counts, problems)}
-    fields = {"command": command, "seeds": [options.seed], "data": "", "beside": options.beside}
-    return {**found, "minutes": options.minutes, "workers": options.workers, **fields, **origin()}
+    return {
+        **summary(ended["counts"], ended["problems"]),
+        "counts": dict(sorted(ended["counts"].items())),
+        "cpu_seconds": ended["cpu_seconds"],
+        **{"minutes": options.minutes, "workers": options.workers, "guided": IS_AVAILABLE},
+        **{"command": command, "seeds": [options.seed], "data": "", "beside": options.beside},
+        **origin(),
+    }
 
 
 if __name__ == "__main__":

@@ -46,9 +46,9 @@ class Format(NamedTuple):
     hostile: Callable[[random.Random], bytes] | None = None
 
 
-def _arrays() -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(0)
-    return {"embeddings": rng.normal(size=(12, 3)).astype(np.float32), "labels": np.repeat(list("abcd"), 3)}
+def _arrays(prefix: str = "") -> dict[str, np.ndarray]:
+    rng, labels = np.random.default_rng(0), np.repeat([prefix + letter for letter in "abcd"], 3)
+    return {"embeddings": rng.normal(size=(12, 3)).astype(np.float32), "labels": labels}
 
 
 def _saved(write: Callable[[io.BytesIO], object]) -> bytes:
@@ -57,15 +57,15 @@ def _saved(write: Callable[[io.BytesIO], object]) -> bytes:
     return file.getvalue()
 
 
-def _pickle() -> bytes:
-    return pickle.dumps(_arrays(), 2)
+def _pickle(prefix: str = "") -> bytes:
+    return pickle.dumps(_arrays(prefix), 2)
 
 
 def _zip() -> bytes:
     def write(file: io.BytesIO) -> None:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             for split in ("train", "val", "test"):
-                archive.writestr(f"embeddings/miniImageNet/center/{split}_embeddings.pkl", _pickle())
+                archive.writestr(f"embeddings/miniImageNet/center/{split}_embeddings.pkl", _pickle(split))
 
     return _saved(write)
 

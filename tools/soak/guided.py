@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 # The readers are not imported here: the fuzzer sees only what it imports itself.
-from .harm import MEMORY, SECONDS, done_harm, kind, protect
+from .harm import MEMORY, SECONDS, done_harm, kind, prepare
 from .process import lacked_memory, limit_memory
 
 # Readers in pure Python whose steps the fuzzer can see; the others are left to mutations.
@@ -64,10 +64,9 @@ def main() -> None:
     (corpus / "good").write_bytes(form.good())
     work = Path(tempfile.mkdtemp(prefix="soak-"))
     path = work / "received" / form.name
-    os.environ["METAFUN_DATA"] = str(work / "data")
     path.parent.mkdir(parents=True)
-    protect(work)
-    os.fsync = lambda handle: None  # it would take most of the time
+    prepare(work)
+    os.fsync = lambda _: None  # type: ignore[assignment]  # it would take most of the time
 
     def read(content: bytes) -> None:
         path.write_bytes(content)
@@ -80,7 +79,7 @@ def main() -> None:
             raise AssertionError(harm)
         shutil.rmtree(work / "data", ignore_errors=True)
 
-    limits = [f"-max_total_time={seconds}", f"-rss_limit_mb={MEMORY // 2**20}", f"-timeout={SECONDS}"]
+    limits = [f"-max_total_time={seconds}", f"-rss_limit_mb={MEMORY // 2**20}", f"-timeout={SECONDS}", "-handle_int=0"]
     atheris.Setup([sys.argv[0], str(corpus), *limits, f"-artifact_prefix={prefix}", "-max_len=100000"], read)
     os.chdir(work)
     limit_memory(MEMORY)

@@ -1,5 +1,6 @@
 """What a file must not do, and how it is noticed."""
 
+import os
 from pathlib import Path
 
 MEMORY, SECONDS = 2 * 2**30, 60
@@ -14,9 +15,10 @@ def kind(problem: str) -> str:
     return next((name for name, words in KINDS.items() if words in problem), "tracebacks")
 
 
-def protect(work: Path) -> None:
-    """Writes a file that no reader may change."""
+def prepare(work: Path) -> None:
+    """Writes a file that no reader may change; the data and caches of this process are in the folder from now on."""
     (work / "victim").write_bytes(PRECIOUS)
+    os.environ |= {"METAFUN_DATA": str(work / "data"), "XDG_CACHE_HOME": str(work / "cache")}
 
 
 def done_harm(work: Path) -> str | None:

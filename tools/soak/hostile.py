@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from .formats import FORMATS
-from .harm import MEMORY, SECONDS, done_harm, kind, protect
+from .harm import MEMORY, SECONDS, done_harm, kind, prepare
 from .mutations import mutate, shrink
 from .process import REFUSED, run_limited
 
@@ -44,11 +44,10 @@ def _read(name: str, content: bytes, work: Path) -> tuple[str | None, bool]:
     path = work / "received" / FORMATS[name].name
     path.parent.mkdir(parents=True)
     path.write_bytes(content)
-    protect(work)
+    prepare(work)
 
     def task() -> None:
         os.chdir(work)
-        os.environ["METAFUN_DATA"] = str(work / "data")
         FORMATS[name].read(path)
 
     outcome = run_limited(task, work, memory=MEMORY, seconds=SECONDS)
