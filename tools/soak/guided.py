@@ -37,15 +37,15 @@ def guide(name: str, folder: Path, failures: Path, seconds: int, counts: Counter
     command = [sys.executable, "-m", "tools.soak.guided", name, str(folder), str(seconds), prefix]
     with tempfile.TemporaryDirectory(prefix="soak-") as work:
         environment = os.environ | {"TMPDIR": work}  # the fuzzer ends its process without leaving any block
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", check=False)
-    numbers = re.findall(r"^(?:#|stat::number_of_executed_units: |Done )(\d+)", done.stderr, re.MULTILINE)
-    counts[f"{name} guided"] += max(map(int, numbers), default=0)
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    said = done.stdout.decode("utf-8", "replace")
+    counts[f"{name} guided"] += max(map(int, re.findall(r"^(?:#|Done )(\d+)", said, re.MULTILINE)), default=0)
     if done.returncode == 0:
         return None
-    kept = re.findall(r"Test unit written to (\S+)", done.stderr)
-    reason = re.search(r"=== Uncaught Python exception: ===\n(.*)|ERROR: (libFuzzer: .*)", done.stderr)
-    words = next(filter(None, reason.groups()), "") if reason else done.stderr[-300:]
-    words = words.replace("libFuzzer: timeout", "it took more than").replace("out-of-memory", "too much memory")
+    kept = re.findall(r"Test unit written to (\S+)", said)
+    reason = re.search(r"=== Uncaught Python exception: ===\n(.*)|ERROR: libFuzzer: (.*)", said)
+    words = next(filter(None, reason.groups()), "") if reason else said[-300:]
+    words = words.replace("timeout", "it took more than").replace("out-of-memory", "too much memory")
     counts[kind(words)] += 1
     return f"{name} guided: {words}; {', '.join(kept)}"
 

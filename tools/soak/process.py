@@ -34,9 +34,8 @@ class Outcome(NamedTuple):
             return None
         if self.code == -signal.SIGALRM:
             return f"it took more than {self.seconds:.0f} s"
-        if self.code == FULL:
-            return f"it took too much memory: {self.text.strip()[-300:]}"
-        return f"exit code {self.code}: {self.text.strip().splitlines()[-1] if self.text.strip() else 'no message'}"
+        last = self.text.strip().splitlines()[-1] if self.text.strip() else "no message"
+        return f"it took too much memory: {last}" if self.code == FULL else f"exit code {self.code}: {last}"
 
 
 def run_limited(task: Callable[[], object], folder: Path, *, memory: int, seconds: int) -> Outcome:
