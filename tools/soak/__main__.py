@@ -44,7 +44,7 @@ def main() -> int:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     state = options.out / f"seed-{options.seed}.json"
-    begun: dict[str, Any] = {"next": 0, "counts": {}, "problems": [], "cpu_seconds": 0.0}
+    begun: dict[str, Any] = {"next": 0, "counts": {}, "problems": [], "minutes": 0.0, "cpu_seconds": 0.0}
     begun |= json.loads(state.read_text("utf-8")) if state.exists() else {}
     jax.config.update("jax_compilation_cache_dir", str(options.out.resolve() / "compiled"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
@@ -54,6 +54,7 @@ def main() -> int:
         "next": max(result[2] for result in results),
         "counts": Counter(begun["counts"]) + sum((result[0] for result in results), Counter()),
         "problems": begun["problems"] + [problem for result in results for problem in result[1]],
+        "minutes": begun["minutes"] + options.minutes,
         "cpu_seconds": round(begun["cpu_seconds"] + used.ru_utime + used.ru_stime, 1),
     }
     state.write_text(json.dumps(ended, indent=1), "utf-8")
@@ -154,8 +155,12 @@ def _line(options: argparse.Namespace, ended: dict[str, Any]) -> dict[str, Any]:
     return {
         **summary(ended["counts"], ended["problems"]),
         "counts": dict(sorted(ended["counts"].items())),
-        "cpu_seconds": ended["cpu_seconds"],
-        **{"minutes": options.minutes, "workers": options.workers, "guided": IS_AVAILABLE},
+        **{
+            "minutes": ended["minutes"],
+            "cpu_seconds": ended["cpu_seconds"],
+            "workers": options.workers,
+            "guided": IS_AVAILABLE,
+        },
         **{"command": command, "seeds": [options.seed], "data": "", "beside": options.beside},
         **origin(),
     }

@@ -12,6 +12,7 @@ from typing import IO
 import numpy as np
 
 from ..errors import InvalidData
+from ..files import require_file
 from .table import printable
 
 # A table must fit into memory; 1.3 million rows of 2048 columns in float32 do.
@@ -81,6 +82,7 @@ def check_unpacked_size(info: zipfile.ZipInfo, path: Path) -> None:
 
 @contextlib.contextmanager
 def _open_npz(path: Path, names: Sequence[str]) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo]]]:
+    require_file(path)
     with parsing(path, "an .npz file as np.savez writes it"), zipfile.ZipFile(path) as archive:
         found = {info.filename: info for info in archive.infolist()}
         members = {name: found[f"{name}.npy"] for name in names if f"{name}.npy" in found}
