@@ -28,7 +28,7 @@ from .kills import References, kill
 
 # One kill takes about as long as so many hostile files.
 FILES_PER_KILL = 36
-# A tenth of the time, if atheris is installed.
+# If atheris is installed.
 FILES_PER_GUIDED, GUIDED_SECONDS = 400, 15
 
 

@@ -27,7 +27,7 @@ from metafun.training.run import Run
 
 from .process import run_limited
 
-MEMORY, SECONDS = 8 * 2**30, 120
+MEMORY, SECONDS = 8 * 2**30, 600
 TINY = ("iterations=2", "representation=8", "pooling.width=8", "update.width=8", "update.layers=1", "decoder.width=8")
 SETTINGS = [f"model.{setting}" for setting in TINY]
 SETTINGS += ["training.steps=60", "training.batch=4", "training.warmup=5", "training.chunk=10"]
@@ -159,7 +159,7 @@ def expected(name: str, work: Path) -> Reference:
 
     outcome = run_limited(run, work, memory=MEMORY, seconds=SECONDS)
     if outcome.code:
-        raise RuntimeError(f"{name} fails by itself: {outcome.text}")
+        raise RuntimeError(f"{name} fails by itself: {outcome.problem}; {outcome.text}")
     calls = int((work / "calls").read_text("utf-8"))
     return Reference(WORKS[name].result(work / "folder"), calls, outcome.seconds)
 
