@@ -14,7 +14,7 @@ import pytest
 import safetensors.numpy
 from typer.testing import CliRunner
 
-from examples import TINY
+from examples import TINY, clusters
 from metafun import MetaFunClassifier, MetaFunRegressor
 from metafun.cli import app, console
 from metafun.config import limits, load_config
@@ -22,6 +22,7 @@ from metafun.config.load import MOST_BASES
 from metafun.data import pickle_bounds
 from metafun.data.csv_columns import MAX_LINE_CHARACTERS
 from metafun.data.images import MAX_FILE_SIDE, MAX_PIXELS
+from metafun.data.table_folder import save_table
 from metafun.errors import InvalidCheckpoint, InvalidConfig, InvalidTask, MetaFunError, NotEnoughMemory
 from metafun.estimators.base import LARGEST
 from metafun.estimators.trained import Trained, open_trained
@@ -278,6 +279,17 @@ def test_a_csv_file_without_line_breaks_is_not_read_to_its_end(tmp_path):
         os.truncate(path, 2**33)
         command = ("predict", path, "--model", "gp-rbf", "--context", path, "--target", "y", "--json")
         assert "it has a line of more than 16,777,216 characters" in fails(*command)
+
+
+def test_a_large_table_does_not_hide_the_others(tmp_path, monkeypatch):
+    monkeypatch.setenv("METAFUN_DATA", str(tmp_path))
+    save_table(clusters(), tmp_path, "a test")
+    shutil.copytree(tmp_path / "clusters", tmp_path / "large")
+    os.truncate(tmp_path / "large" / "table.json", 2**33)
+    result = metafun("data", "list")
+    assert result.exit_code == 0 and "clusters" in result.stdout and "8,589,934,592 bytes" in result.output, (
+        result.output
+    )
 
 
 def test_what_is_printed_is_one_short_line_without_escapes(tmp_path):
