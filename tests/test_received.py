@@ -119,7 +119,7 @@ def test_pipes_in_received_folders_are_refused(tmp_path, space):
     assert "it is not a file" in fails("evaluate", run.path)
     assert "it is not a file" in fails("plot", run.path)
     assert "it is not a file" in fails("reproduce", "table1", "--results", results)
-    assert "there is no file or folder" in fails("data", "fetch", "--from", tmp_path / "archive.zip")
+    assert "it is not a file" in fails("data", "fetch", "--from", tmp_path / "archive.zip")
     assert "it is not a file" in fails("fit", tmp_path / "x.npz", "--target", "y", "--out", tmp_path / "m.safetensors")
     with pytest.raises(OSError, match="it is not a file"):
         _ = RandomSearch(results, space, seed=0, trials=1).seconds

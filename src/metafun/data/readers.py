@@ -61,8 +61,8 @@ class Division:
 
 
 def existing(path: Path) -> Path:
-    """`path` itself; InvalidData if nothing is there, or a pipe or device, which would block."""
-    if not path.is_file() and not path.is_dir():
+    """`path` itself; InvalidData if nothing is there."""
+    if not path.exists():
         raise InvalidData(f"there is no file or folder {path}.")
     return path
 
