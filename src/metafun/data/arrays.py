@@ -21,6 +21,8 @@ MAX_BYTES = 16 * 2**30
 MAX_RATIO = 200
 # NumPy's own headers have a few hundred bytes.
 MAX_HEADER_BYTES = 2**16
+# Of an error's words, which may repeat the file.
+MAX_REASON_CHARACTERS = 1000
 # Booleans, integers, floats, bytes and text. No objects, no structures.
 PLAIN_KINDS = "biufSU"
 
@@ -67,6 +69,8 @@ def parsing(path: Path, expected: str) -> Iterator[None]:
         raise InvalidData(printable(f"{path} does not fit into memory.")) from None
     except Exception as error:
         reason = str(error).rstrip(".") or type(error).__name__
+        if len(reason) > MAX_REASON_CHARACTERS:
+            reason = f"{reason[:MAX_REASON_CHARACTERS]}…"
         raise InvalidData(printable(f"{path} is refused: {reason}; expected {expected}.")) from None
 
 
