@@ -14,13 +14,15 @@ import pytest
 import safetensors.numpy
 from typer.testing import CliRunner
 
-from examples import TINY
+from examples import TINY, clusters
 from metafun import MetaFunClassifier, MetaFunRegressor
 from metafun.cli import app, console
 from metafun.config import limits, load_config
 from metafun.config.load import MOST_BASES
 from metafun.data import pickle_bounds
+from metafun.data.csv_columns import MAX_LINE_CHARACTERS
 from metafun.data.images import MAX_FILE_SIDE, MAX_PIXELS
+from metafun.data.table_folder import save_table
 from metafun.errors import InvalidCheckpoint, InvalidConfig, InvalidTask, MetaFunError, NotEnoughMemory
 from metafun.estimators.base import LARGEST
 from metafun.estimators.trained import Trained, open_trained
@@ -269,6 +271,27 @@ def test_metrics_of_other_types_are_skipped(trained, tmp_path, text):
         assert result.exit_code == 0, (command, result.exception, result.output)
 
 
+def test_a_csv_file_without_line_breaks_is_not_read_to_its_end(tmp_path):
+    """8 GB that take no space on disk."""
+    for name, begin in (("one", b""), ("two", b"x,y\n1,2\n")):
+        path = tmp_path / f"{name}.csv"
+        path.write_bytes(begin)
+        os.truncate(path, 2**33)
+        command = ("predict", path, "--model", "gp-rbf", "--context", path, "--target", "y", "--json")
+        assert "it has a line of more than 16,777,216 characters" in fails(*command)
+
+
+def test_a_large_table_does_not_hide_the_others(tmp_path, monkeypatch):
+    monkeypatch.setenv("METAFUN_DATA", str(tmp_path))
+    save_table(clusters(), tmp_path, "a test")
+    shutil.copytree(tmp_path / "clusters", tmp_path / "large")
+    os.truncate(tmp_path / "large" / "table.json", 2**33)
+    result = metafun("data", "list")
+    assert result.exit_code == 0 and "clusters" in result.stdout and "8,589,934,592 bytes" in result.output, (
+        result.output
+    )
+
+
 def test_what_is_printed_is_one_short_line_without_escapes(tmp_path):
     (tmp_path / "escape.toml").write_text('"\\u001b[2J" = 3\n', "utf-8")
     assert "\x1b" not in fails("train", tmp_path / "escape.toml")
@@ -313,6 +336,7 @@ def test_the_page_on_files_from_strangers_has_the_limits_of_the_code():
         limits.MOST_VARIANTS,
         width,
         console.MOST_SHOWN,
+        MAX_LINE_CHARACTERS,
         inspect.signature(read_text).parameters["most"].default,
     ):
         assert f" {bound:,} " in page

@@ -110,12 +110,14 @@ RECONSTRUCT = b"cnumpy._core.multiarray\n_reconstruct\n"
         b"\x80\x05\x96\x00\x00\x00\x00\x01\x00\x00\x00.",  # 4 GiB of raw bytes
         b"\x80\x02X\xff\xff\xff\x7fabc.",  # 2 GiB of text
         b"\x80\x02cnumpy._core.multiarray\nscalar\n\x8a\x00\x86R.",
+        b"cnumpy\n" + b"a" * 100_000 + b"\n.",  # a name that an error repeats
     ],
 )
 def test_forged_and_damaged_pickles_are_refused(tmp_path, content):
     tracemalloc.start()
-    with pytest.raises(InvalidData, match="is refused"):
+    with pytest.raises(InvalidData, match="is refused") as error:
         read_pickle(write(tmp_path / "forged.pkl", content))
+    assert len(str(error.value)) < 2000
     assert tracemalloc.get_traced_memory()[1] < 10e6
     tracemalloc.stop()
 

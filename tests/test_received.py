@@ -8,18 +8,23 @@ import sys
 import warnings
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from examples import TINY, TINY_EPISODES, clusters, quick
+from metafun import MetaFunClassifier
 from metafun.cli import app
 from metafun.config import load_config, load_space
 from metafun.data.table_folder import save_table
 from metafun.errors import InvalidConfig, InvalidRun, InvalidSearch
 from metafun.files import write_atomically
 from metafun.training import run_folder, search
+from metafun.training.protocol import run_protocol
+from metafun.training.random_search import RandomSearch
 from metafun.training.run import Run
 from metafun.training.run_folder import Figure, RunFolder
 from metafun.training.search import open_study, work
+from test_meta_fit import blobs
 
 SETTINGS = [part for setting in TINY_EPISODES for part in ("--set", setting) if "steps" not in setting]
 
@@ -96,6 +101,46 @@ def test_a_run_folder_writes_only_into_itself(tmp_path, victim):
     run.checkpoint_file.unlink()
     assert metafun("train", "sinusoid", "--resume", "--out", run.path).exit_code == 0
     assert victim.read_text() == "precious"
+
+
+def test_pipes_in_received_folders_are_refused(tmp_path, space):
+    """Opening one would wait forever."""
+    run = Run.create(tmp_path / "run", load_config("sinusoid", [*TINY, "training.steps=20"]))
+    results = tmp_path / "results"
+    results.mkdir()
+    for pipe in (
+        run.checkpoint_file,
+        results / "paper.jsonl",
+        tmp_path / "archive.zip",
+        tmp_path / "x.npz",
+        results / "seconds",
+    ):
+        os.mkfifo(pipe)
+    assert "it is not a file" in fails("evaluate", run.path)
+    assert "it is not a file" in fails("plot", run.path)
+    assert "it is not a file" in fails("reproduce", "table1", "--results", results)
+    assert "it is not a file" in fails("data", "fetch", "--from", tmp_path / "archive.zip")
+    assert "it is not a file" in fails("fit", tmp_path / "x.npz", "--target", "y", "--out", tmp_path / "m.safetensors")
+    with pytest.raises(OSError, match="it is not a file"):
+        _ = RandomSearch(results, space, seed=0, trials=1).seconds
+
+
+def test_links_to_folders_are_not_followed(tmp_path, space):
+    config, console = load_config("features", [*TINY_EPISODES, "tasks.data=clusters"]), Console(quiet=True)
+    outside = Run.create(tmp_path / "outside", config).path
+    before, received = sorted(outside.iterdir()), tmp_path / "received"
+    received.mkdir()
+    for name in ("tune", "final", "trials-00000", "data", "run"):
+        (received / name).symlink_to(outside)
+    for is_resumed in (False, True):
+        with pytest.raises(InvalidRun, match="is a link to another folder; remove it"):
+            run_protocol(received, config, console, overwrite=not is_resumed, resume=is_resumed)
+    with pytest.raises(InvalidRun, match="is a link to another folder"):
+        RandomSearch(received, space, seed=0, trials=1).train(console)
+    x, y = blobs()
+    with pytest.raises(InvalidRun, match="is a link to another folder"):
+        MetaFunClassifier().meta_fit(x, y, folder=received, progress=False)
+    assert sorted(outside.iterdir()) == before
 
 
 def test_leftovers_of_a_killed_writer_are_removed(tmp_path):

@@ -1,6 +1,8 @@
 """The campaign of hostile files and kills: a slice of it runs here, and it finds failures that are planted."""
 
+import importlib.util
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,14 +35,32 @@ for name, read in READERS.items():
     print(problem)
 lost = kills.WORKS["import"]._replace(result=lambda folder: object())
 kills.WORKS = {"import": lost}
-print(kills.kill(0, 1, out / "work", {"import": "the same"}, Counter()))
+print(kills.kill(0, 1, out / "work", {"import": kills.Reference("the same", 5, 0.1)}, Counter()))
+"""
+READS = """
+import sys
+from pathlib import Path
+from tools.soak import formats, hostile
+
+for name, form in formats.FORMATS.items():
+    print(name, hostile._read(name, form.good(), Path(sys.argv[1])))
+"""
+GUIDED = """
+import sys
+import tools.soak.formats as formats
+from tools.soak import guided
+
+formats.FORMATS["csv"] = formats.FORMATS["csv"]._replace(read=lambda path: b"\\n\\n" in path.read_bytes() and 1 // 0)
+guided.main()
 """
 
 
+def _python(*words):
+    return subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=300)
+
+
 def test_planted_failures_are_found_and_made_small(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", PLANTED, tmp_path], cwd=ROOT, capture_output=True, text=True, timeout=300
-    )
+    done = _python("-c", PLANTED, tmp_path)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     expected = ["ZeroDivisionError", "code was executed", "a file outside was changed", "more than", "MemoryError"]
@@ -50,23 +70,24 @@ def test_planted_failures_are_found_and_made_small(tmp_path):
     assert len(kept) == 5 and all(b"-1" in content and len(content) <= 12 for content in kept)
 
 
+def test_good_files_are_read(tmp_path):
+    """Otherwise no change of them would get far."""
+    done = _python("-c", READS, tmp_path)
+    assert done.returncode == 0 and len(done.stdout.splitlines()) == 10, done.stderr
+    assert all(line.endswith(" (None, False)") for line in done.stdout.splitlines()), done.stdout
+
+
+@pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="needs atheris: pip install -e .[soak]")
+def test_the_guided_fuzzer_finds_a_planted_failure(tmp_path):
+    done = _python("-c", GUIDED, "csv", tmp_path / "corpus", "60", f"{tmp_path}/failure-")
+    assert "ZeroDivisionError" in done.stdout and b"\n\n" in next(tmp_path.glob("failure-*")).read_bytes()
+
+
 @pytest.mark.slow
 def test_a_slice_of_the_campaign(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "tools.soak",
-        "--minutes",
-        "0.5",
-        "--seed",
-        "7",
-        "--workers",
-        "1",
-        "--out",
-        tmp_path,
-    ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=400)
+    done = _python(*["-m", "tools.soak", "--minutes", "0.4", "--seed", "11", "--workers", "1", "--out"], tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    state = json.loads((tmp_path / "seed-7.json").read_text("utf-8"))
-    assert state["next"] > 20 and sum(state["counts"].values()) >= 20 and not state["problems"]
-    assert "hostile files" in done.stdout.splitlines()[-1]
+    state = json.loads((tmp_path / "seed-11.json").read_text("utf-8"))
+    counts = state["counts"]
+    assert counts["import resumed identically"] >= 1 and sum(counts.values()) > 5 and not state["problems"]
+    assert re.search(r"\d+ hostile files, .* 0 executed, 0 over 2 GB, 0 over 60 s, 0 lost files", done.stdout)

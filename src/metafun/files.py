@@ -18,6 +18,8 @@ from .errors import Busy, InvalidRun
 LOCK = ".lock"
 # The end of the names of files that are not complete.
 TEMPORARY = ".tmp"
+# Bytes of a file of results; a line has a few thousand.
+MOST_RESULTS = 2**30
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -48,11 +50,29 @@ def read_text(path: Path, most: int = 2**22, errors: str = "strict") -> str:
         most: bytes above which it is refused.
         errors: what happens to bytes that are not UTF-8, as for `open`.
     """
-    if path.exists() and not path.is_file():  # reading a pipe would block, and /dev/zero never ends
-        raise OSError(errno.EINVAL, "it is not a file", str(path))
+    require_file(path)
     if (size := path.stat().st_size) > most:
         raise OSError(errno.EFBIG, f"it has {size:,} bytes; at most {most:,} are read", str(path))
     return path.read_text("utf-8", errors=errors)
+
+
+def require_file(path: Path) -> None:
+    """OSError if `path` is a pipe, device or folder: reading a pipe would block, and /dev/zero never ends."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is not a file", str(path))
+
+
+def subfolder(folder: Path, name: str) -> Path:
+    """A folder in `folder`, which may be from a stranger; InvalidRun if it is a link to another.
+
+    Args:
+        folder: what others may have written.
+        name: the name of the folder in it.
+    """
+    path = folder / name
+    if path.is_symlink():
+        raise InvalidRun(f"{path} is a link to another folder; remove it.")
+    return path
 
 
 def append_line(path: Path, line: str) -> None:

@@ -19,6 +19,7 @@ from .estimators import (
 from .feature_benchmark import render_feature_benchmark
 from .paper_tables import render_calibration, render_features, render_sinusoid
 from .regression import render_by_context, render_curves, render_gp_ceiling, render_gp_limits, render_processes
+from .soak import render_soak
 from .values import render_values
 
 __all__ = ["PAGES", "TABLES", "render_page"]
@@ -45,6 +46,7 @@ TABLES = {
     "tables": render_table_benchmark,
     "tables-by-set": render_table_benchmark_by_set,
     "table-limits": render_table_limits,
+    "soak": render_soak,
 }
 PAGES = (
     "README.md",
@@ -57,6 +59,7 @@ PAGES = (
     "docs/images.md",
     "docs/tables.md",
     "docs/which.md",
+    "docs/threat-model.md",
 )
 
 

@@ -4,20 +4,32 @@ import argparse
 import json
 import multiprocessing
 import os
+import random
+import resource
+import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jax
 
+from metafun.files import append_json
+from metafun.training.measure import origin
+
+from .guided import GUIDED, IS_AVAILABLE, guide
+from .harm import KINDS
 from .hostile import attack
-from .kills import WORKS, expected, kill
+from .kills import References, kill
 
 # One kill takes about as long as so many hostile files.
-FILES_PER_KILL = 40
+FILES_PER_KILL = 36
+# If atheris is installed.
+FILES_PER_GUIDED, GUIDED_SECONDS = 400, 15
 
 
 def main() -> int:
@@ -27,59 +39,131 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(os.environ.get("SOAK_SEED", "0")))
     parser.add_argument("--out", type=Path, default=Path(".cache") / "soak", help="state and reproducers")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--record", type=Path, metavar="FILE", help="a file of results/ that gets a line of the counts")
+    parser.add_argument("--beside", type=int, metavar="N", help="other processes that share the machine, for --record")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     state = options.out / f"seed-{options.seed}.json"
-    begun: dict[str, Any] = {"next": 0, "counts": {}, "problems": []}
+    begun: dict[str, Any] = {"next": 0, "counts": {}, "problems": [], "minutes": 0.0, "cpu_seconds": 0.0}
     begun |= json.loads(state.read_text("utf-8")) if state.exists() else {}
     jax.config.update("jax_compilation_cache_dir", str(options.out.resolve() / "compiled"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    with tempfile.TemporaryDirectory(prefix="soak-") as name:
-        references = {work: expected(work, Path(name) / work) for work in WORKS}
-    ends = time.monotonic() + 60 * options.minutes
-    queue: multiprocessing.Queue = multiprocessing.get_context("fork").Queue()
-    parts = [(options, begun["next"] + i, references, ends, queue) for i in range(options.workers)]
-    workers = [multiprocessing.get_context("fork").Process(target=_work, args=part) for part in parts]
+    results = _run(options, begun["next"])
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    ended = {
+        "next": max(result[2] for result in results),
+        "counts": Counter(begun["counts"]) + sum((result[0] for result in results), Counter()),
+        "problems": begun["problems"] + [problem for result in results for problem in result[1]],
+        "minutes": begun["minutes"] + options.minutes,
+        "cpu_seconds": round(begun["cpu_seconds"] + used.ru_utime + used.ru_stime, 1),
+    }
+    state.write_text(json.dumps(ended, indent=1), "utf-8")
+    print(report(ended["counts"], ended["problems"]))
+    if options.record is not None:
+        append_json(options.record, _line(options, ended))
+    return 1 if ended["problems"] else 0
+
+
+def _run(options: argparse.Namespace, first: int) -> list[tuple[Counter, list[str], int]]:
+    """Counts, problems and the next case of each worker, when the time is over or after Ctrl-C."""
+    forking = multiprocessing.get_context("fork")
+    queue, stop, ends = forking.Queue(), forking.Event(), time.monotonic() + 60 * options.minutes
+    go_on = lambda: time.monotonic() < ends and not stop.is_set()  # noqa: E731
+    workers = [forking.Process(target=_work, args=(options, first + i, go_on, queue)) for i in range(options.workers)]
     for worker in workers:
         worker.start()
-    results = [queue.get() for _ in workers]
+    results: list[tuple[Counter, list[str], int]] = []
+    while len(results) < len(workers):
+        try:
+            results.append(queue.get())
+        except KeyboardInterrupt:
+            stop.set()
     for worker in workers:
         worker.join()
-    counts = Counter(begun["counts"]) + sum((result[0] for result in results), Counter())
-    problems = begun["problems"] + [problem for result in results for problem in result[1]]
-    end = max(result[2] for result in results)
-    state.write_text(json.dumps({"next": end, "counts": counts, "problems": problems}, indent=1), "utf-8")
-    print(report(counts, problems))
-    return 1 if problems else 0
+    return results
 
 
-def _work(
-    options: argparse.Namespace, number: int, references: dict[str, Any], ends: float, queue: multiprocessing.Queue
-) -> None:
+def _work(options: argparse.Namespace, number: int, go_on: Callable[[], bool], queue: multiprocessing.Queue) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a case that has begun is finished
     counts: Counter = Counter()
     problems: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="soak-") as name:
-        folder = Path(name)
-        while time.monotonic() < ends:
-            if number // options.workers % FILES_PER_KILL == 0:
-                problem = kill(options.seed, number, folder / "kill", references, counts)
-            else:
-                problem = attack(options.seed, number, folder / "file", options.out / "failures", counts)
-            if problem is not None:
-                problems.append(problem)
-                print(problem, file=sys.stderr, flush=True)
-            number += options.workers
-    queue.put((counts, problems, number))
+    try:
+        with tempfile.TemporaryDirectory(prefix="soak-") as name:
+            folder = Path(name)
+            references = References(folder / "reference")
+            while go_on():
+                problem = _case(options, number, folder, references, counts)
+                if problem is not None:
+                    problems.append(problem)
+                    print(problem, file=sys.stderr, flush=True)
+                number += options.workers
+    except BaseException:
+        problems.append(f"case {number}: {traceback.format_exc()}")
+        raise
+    finally:
+        queue.put((counts, problems, number))
+
+
+def _case(
+    options: argparse.Namespace, number: int, folder: Path, references: References, counts: Counter
+) -> str | None:
+    turn = number // options.workers
+    if IS_AVAILABLE and turn % FILES_PER_GUIDED == FILES_PER_GUIDED - 1:
+        name = random.Random(f"guided-{options.seed}-{number}").choice(GUIDED)
+        return guide(name, options.out / "corpus" / name, options.out / "failures", GUIDED_SECONDS, counts)
+    if turn % FILES_PER_KILL == 0:
+        return kill(options.seed, number, folder / "kill", references, counts)
+    return attack(options.seed, number, folder / "file", options.out / "failures", counts)
+
+
+def summary(counts: Counter, problems: list[str]) -> dict[str, int]:
+    """What the campaign is judged by.
+
+    Args:
+        counts: by format, work and outcome.
+        problems: a line for each.
+    """
+
+    def total(*endings: str) -> int:
+        return sum(n for key, n in counts.items() if key.endswith(endings))
+
+    return {
+        "hostile files": total("refused", "read"),
+        "guided files": total("guided"),
+        "kills": total("killed"),
+        "identical resumes": total("identically"),
+        "other resumes": counts["lost works"],
+        **{kind: counts[kind] for kind in (*KINDS, "tracebacks")},
+        "failures": len(problems),
+    }
 
 
 def report(counts: Counter, problems: list[str]) -> str:
-    """The counts and problems as text."""
-    files = sum(n for key, n in counts.items() if key.endswith(("refused", "read")))
-    kills = sum(n for key, n in counts.items() if key.endswith("killed"))
-    resumes = sum(n for key, n in counts.items() if key.endswith("identically"))
+    """The counts and problems as text.
+
+    Args:
+        counts: by format, work and outcome.
+        problems: a line for each.
+    """
     lines = [f"{key:32} {n:8,}" for key, n in sorted(counts.items())]
-    total = f"{files:,} hostile files, {kills:,} kills, {resumes:,} identical resumes, {len(problems):,} failures"
+    total = ", ".join(f"{n:,} {key}" for key, n in summary(counts, problems).items())
     return "\n".join([*lines, total, *problems[:20]])
+
+
+def _line(options: argparse.Namespace, ended: dict[str, Any]) -> dict[str, Any]:
+    command = f"python -m tools.soak --minutes {options.minutes:g} --seed {options.seed} --workers {options.workers}"
+    return {
+        **summary(ended["counts"], ended["problems"]),
+        "counts": dict(sorted(ended["counts"].items())),
+        **{
+            "minutes": ended["minutes"],
+            "cpu_seconds": ended["cpu_seconds"],
+            "workers": options.workers,
+            "guided": IS_AVAILABLE,
+        },
+        **{"command": command, "seeds": [options.seed], "data": "", "beside": options.beside},
+        **origin(),
+    }
 
 
 if __name__ == "__main__":

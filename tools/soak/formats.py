@@ -46,9 +46,9 @@ class Format(NamedTuple):
     hostile: Callable[[random.Random], bytes] | None = None
 
 
-def _arrays() -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(0)
-    return {"embeddings": rng.normal(size=(12, 3)).astype(np.float32), "labels": np.repeat(list("abcd"), 3)}
+def _arrays(prefix: str = "") -> dict[str, np.ndarray]:
+    rng, labels = np.random.default_rng(0), np.repeat([prefix + letter for letter in "abcd"], 3)
+    return {"embeddings": rng.normal(size=(12, 3)).astype(np.float32), "labels": labels}
 
 
 def _saved(write: Callable[[io.BytesIO], object]) -> bytes:
@@ -57,15 +57,15 @@ def _saved(write: Callable[[io.BytesIO], object]) -> bytes:
     return file.getvalue()
 
 
-def _pickle() -> bytes:
-    return pickle.dumps(_arrays(), 2)
+def _pickle(prefix: str = "") -> bytes:
+    return pickle.dumps(_arrays(prefix), 2)
 
 
 def _zip() -> bytes:
     def write(file: io.BytesIO) -> None:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             for split in ("train", "val", "test"):
-                archive.writestr(f"embeddings/miniImageNet/center/{split}_embeddings.pkl", _pickle())
+                archive.writestr(f"embeddings/miniImageNet/center/{split}_embeddings.pkl", _pickle(split))
 
     return _saved(write)
 
@@ -177,7 +177,9 @@ FORMATS: dict[str, Format] = {
     ),
     "toml": Format(_preset, "x.toml", lambda path: load_config(str(path)), _settings),
     "csv": Format(
-        lambda: b"x,y,z\n1,2,a\n3.5,-4e3,b\n", "x.csv", lambda path: (t := read_csv(path)).numbers(t.names[:2])
+        lambda: b"x,y,z,t\n1,2,a,2024-05-31\n3.5,-4e3,b,NA\n",
+        "x.csv",
+        lambda path: [(t := read_csv(path)).numbers(t.names[:2]), *map(t.column, t.names)],
     ),
     "image": Format(_image, "a/x.png", _read_image),
     "zip": Format(_zip, "x.zip", lambda path: list(fetch(source=path))),

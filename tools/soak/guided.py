@@ -3,7 +3,6 @@
 The folder keeps what was found, so that the next run goes on from there. The exit code is 1 after a failure.
 """
 
-import contextlib
 import importlib.util
 import os
 import re
@@ -11,34 +10,44 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
+
+# The readers are not imported here: the fuzzer sees only what it imports itself.
+from .harm import MEMORY, SECONDS, done_harm, kind, prepare
+from .process import lacked_memory, limit_memory
 
 # Readers in pure Python whose steps the fuzzer can see; the others are left to mutations.
 GUIDED = ("pickle", "npz", "npy", "csv", "toml", "image", "zip")
-MEGABYTES, SECONDS_A_FILE = 2048, 60
 IS_AVAILABLE = importlib.util.find_spec("atheris") is not None
 
 
-def guide(name: str, folder: Path, failures: Path, seconds: int) -> tuple[int, str | None]:
-    """Runs the fuzzer in another process; returns the number of files that were read, and what went wrong.
+def guide(name: str, folder: Path, failures: Path, seconds: int, counts: Counter) -> str | None:
+    """Runs the fuzzer in another process; returns what went wrong.
 
     Args:
         name: the format.
         folder: what was found so far.
         failures: where a file that fails goes.
         seconds: how long.
+        counts: counts files, and problems by kind.
     """
     failures.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "tools.soak.guided", name, str(folder), str(seconds), f"{failures}/{name}-guided-"]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    count = re.search(r"Done (\d+) runs|stat::number_of_executed_units: (\d+)", done.stderr)
-    read = int(next(filter(None, count.groups()))) if count else 0
+    prefix = f"{failures.resolve()}/{name}-guided-"
+    command = [sys.executable, "-m", "tools.soak.guided", name, str(folder), str(seconds), prefix]
+    with tempfile.TemporaryDirectory(prefix="soak-") as work:
+        environment = os.environ | {"TMPDIR": work}  # the fuzzer ends its process without leaving any block
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    said = done.stdout.decode("utf-8", "replace")
+    counts[f"{name} guided"] += max(map(int, re.findall(r"^(?:#|Done )(\d+)", said, re.MULTILINE)), default=0)
     if done.returncode == 0:
-        return read, None
-    kept = re.findall(r"Test unit written to (\S+)", done.stderr)
-    reason = re.search(r"=== Uncaught Python exception: ===\n(.*)|ERROR: (libFuzzer: .*)", done.stderr)
-    words = next(filter(None, reason.groups()), "") if reason else done.stderr[-300:]
-    return read, f"{name} guided: {words}; {', '.join(kept)}"
+        return None
+    kept = re.findall(r"Test unit written to (\S+)", said)
+    reason = re.search(r"=== Uncaught Python exception: ===\n(.*)|ERROR: libFuzzer: (.*)", said)
+    words = next(filter(None, reason.groups()), "") if reason else said[-300:]
+    words = words.replace("timeout", "it took more than").replace("out-of-memory", "too much memory")
+    counts[kind(words)] += 1
+    return f"{name} guided: {words}; {', '.join(kept)}"
 
 
 def main() -> None:
@@ -50,25 +59,30 @@ def main() -> None:
     from metafun.errors import MetaFunError
 
     name, folder, seconds, prefix = sys.argv[1:5]
-    form, corpus = FORMATS[name], Path(folder)
+    form, corpus = FORMATS[name], Path(folder).resolve()
     corpus.mkdir(parents=True, exist_ok=True)
     (corpus / "good").write_bytes(form.good())
     work = Path(tempfile.mkdtemp(prefix="soak-"))
     path = work / "received" / form.name
-    os.environ["METAFUN_DATA"] = str(work / "data")
+    path.parent.mkdir(parents=True)
+    prepare(work)
+    os.fsync = lambda _: None  # type: ignore[assignment]  # it would take most of the time
 
     def read(content: bytes) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-        with contextlib.suppress(MetaFunError, OSError):
+        try:
             form.read(path)
-        if (work / "executed").exists():
-            raise AssertionError("code was executed")
+        except (MetaFunError, OSError) as error:
+            if lacked_memory(error):
+                raise AssertionError(f"it took too much memory: {error}") from None
+        if harm := done_harm(work):
+            raise AssertionError(harm)
         shutil.rmtree(work / "data", ignore_errors=True)
 
-    limits = [f"-max_total_time={seconds}", f"-rss_limit_mb={MEGABYTES}", f"-timeout={SECONDS_A_FILE}"]
-    atheris.Setup([sys.argv[0], str(corpus.resolve()), *limits, f"-artifact_prefix={prefix}", "-max_len=100000"], read)
+    limits = [f"-max_total_time={seconds}", f"-rss_limit_mb={MEMORY // 2**20}", f"-timeout={SECONDS}", "-handle_int=0"]
+    atheris.Setup([sys.argv[0], str(corpus), *limits, f"-artifact_prefix={prefix}", "-max_len=100000"], read)
     os.chdir(work)
+    limit_memory(MEMORY)
     atheris.Fuzz()
 
 

@@ -7,11 +7,9 @@ from collections import Counter
 from pathlib import Path
 
 from .formats import FORMATS
+from .harm import MEMORY, SECONDS, done_harm, kind, prepare
 from .mutations import mutate, shrink
 from .process import REFUSED, run_limited
-
-MEMORY, SECONDS = 2 * 2**30, 60
-PRECIOUS = b"precious"
 
 
 def attack(seed: int, number: int, work: Path, kept: Path, counts: Counter) -> str | None:
@@ -32,6 +30,7 @@ def attack(seed: int, number: int, work: Path, kept: Path, counts: Counter) -> s
     counts[f"{name} {'refused' if refused else 'read'}"] += 1
     if problem is None:
         return None
+    counts[kind(problem)] += 1
     smaller = shrink(content, lambda shorter: _read(name, shorter, work)[0] is not None)
     kept.mkdir(parents=True, exist_ok=True)
     path = kept / f"{name}-{seed}-{number}"
@@ -45,17 +44,13 @@ def _read(name: str, content: bytes, work: Path) -> tuple[str | None, bool]:
     path = work / "received" / FORMATS[name].name
     path.parent.mkdir(parents=True)
     path.write_bytes(content)
-    victim = work / "victim"
-    victim.write_bytes(PRECIOUS)
+    prepare(work)
 
     def task() -> None:
         os.chdir(work)
-        os.environ["METAFUN_DATA"] = str(work / "data")
         FORMATS[name].read(path)
 
     outcome = run_limited(task, work, memory=MEMORY, seconds=SECONDS)
-    if list(work.rglob("executed")):
-        return "code was executed", False
-    if not victim.exists() or victim.read_bytes() != PRECIOUS:
-        return "a file outside was changed", False
+    if harm := done_harm(work):
+        return harm, False
     return outcome.problem, outcome.code == REFUSED

@@ -27,7 +27,7 @@ from metafun.training.run import Run
 
 from .process import run_limited
 
-MEMORY, SECONDS = 8 * 2**30, 120
+MEMORY, SECONDS = 8 * 2**30, 600
 TINY = ("iterations=2", "representation=8", "pooling.width=8", "update.width=8", "update.layers=1", "decoder.width=8")
 SETTINGS = [f"model.{setting}" for setting in TINY]
 SETTINGS += ["training.steps=60", "training.batch=4", "training.warmup=5", "training.chunk=10"]
@@ -160,9 +160,25 @@ def expected(name: str, work: Path) -> Reference:
 
     outcome = run_limited(run, work, memory=MEMORY, seconds=SECONDS)
     if outcome.code:
-        raise RuntimeError(f"{name} fails by itself: {outcome.text}")
+        raise RuntimeError(f"{name} fails by itself: {outcome.problem}; {outcome.text}")
     calls = int((work / "calls").read_text("utf-8"))
     return Reference(WORKS[name].result(work / "folder"), calls, outcome.seconds)
+
+
+class References(dict[str, Reference]):
+    """What each work leaves when nothing kills it; the work is done when it is first asked for.
+
+    Args:
+        folder: where it is done.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+
+    def __missing__(self, name: str) -> Reference:
+        self[name] = expected(name, self.folder)
+        return self[name]
 
 
 def kill(seed: int, number: int, work: Path, references: dict[str, Reference], counts: Counter) -> str | None:
@@ -199,6 +215,7 @@ def kill(seed: int, number: int, work: Path, references: dict[str, Reference], c
             _imported(work)  # the old table or the new one, always
     outcome = run_limited(lambda: piece.run(work), work, memory=MEMORY, seconds=SECONDS)
     if outcome.code or not piece.agrees(piece.result(work), references[name].result):
+        counts["lost works"] += 1
         return f"{name} {number}: not the same after a resume; {outcome.problem or outcome.text[-300:]}"
     if killed:
         counts[f"{name} killed"] += killed

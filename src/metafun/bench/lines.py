@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from ..errors import InvalidResults
-from ..files import locked, write_atomically
+from ..files import MOST_RESULTS, locked, read_text, write_atomically
 
 
 class Line(Protocol):
@@ -31,7 +31,7 @@ def read_lines(path: Path, parse_line: Callable[[dict[str, Any]], L]) -> list[L]
     if not path.exists():
         return []
     try:
-        return [parse_line(json.loads(line)) for line in path.read_text("utf-8").splitlines()]
+        return [parse_line(json.loads(line)) for line in read_text(path, MOST_RESULTS).splitlines()]
     except (ValueError, TypeError, AttributeError) as error:
         raise InvalidResults(
             f"{path} has a line that is not a benchmark result: {error}; correct it, or choose another --results."

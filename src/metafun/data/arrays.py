@@ -12,6 +12,7 @@ from typing import IO
 import numpy as np
 
 from ..errors import InvalidData
+from ..files import require_file
 from .table import printable
 
 # A table must fit into memory; 1.3 million rows of 2048 columns in float32 do.
@@ -20,6 +21,8 @@ MAX_BYTES = 16 * 2**30
 MAX_RATIO = 200
 # NumPy's own headers have a few hundred bytes.
 MAX_HEADER_BYTES = 2**16
+# Of an error's words, which may repeat the file.
+MAX_REASON_CHARACTERS = 1000
 # Booleans, integers, floats, bytes and text. No objects, no structures.
 PLAIN_KINDS = "biufSU"
 
@@ -66,6 +69,8 @@ def parsing(path: Path, expected: str) -> Iterator[None]:
         raise InvalidData(printable(f"{path} does not fit into memory.")) from None
     except Exception as error:
         reason = str(error).rstrip(".") or type(error).__name__
+        if len(reason) > MAX_REASON_CHARACTERS:
+            reason = f"{reason[:MAX_REASON_CHARACTERS]}…"
         raise InvalidData(printable(f"{path} is refused: {reason}; expected {expected}.")) from None
 
 
@@ -81,6 +86,7 @@ def check_unpacked_size(info: zipfile.ZipInfo, path: Path) -> None:
 
 @contextlib.contextmanager
 def _open_npz(path: Path, names: Sequence[str]) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo]]]:
+    require_file(path)
     with parsing(path, "an .npz file as np.savez writes it"), zipfile.ZipFile(path) as archive:
         found = {info.filename: info for info in archive.infolist()}
         members = {name: found[f"{name}.npy"] for name in names if f"{name}.npy" in found}

@@ -4,7 +4,7 @@ import csv
 import errno
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -20,6 +20,7 @@ from .table import CONTROL, counted, printable
 from .text_entries import is_missing, looks_like_id, parse_bool, parse_number, parse_time
 
 MAX_FIELD_CHARACTERS = 2**16
+MAX_LINE_CHARACTERS = 2**24
 DELIMITERS = (",", ";", "\t", "|")
 CSV_FORM = "a CSV file in UTF-8 whose first line names the columns"
 
@@ -148,9 +149,9 @@ def parse_csv(content: bytes, name: str) -> CsvColumns:
 
 def _parse(file: TextIO, path: Path) -> CsvColumns:
     csv.field_size_limit(MAX_FIELD_CHARACTERS)
-    delimiter = _delimiter(file.readline())
+    delimiter = _delimiter(next(_lines(file), ""))
     file.seek(0)
-    lines = [line for line in csv.reader(file, strict=True, delimiter=delimiter) if line]
+    lines = [line for line in csv.reader(_lines(file), strict=True, delimiter=delimiter) if line]
     if len(lines) < 2:
         raise InvalidData("it has no rows below the names of its columns")
     names = [name.strip() for name in lines[0]]
@@ -163,6 +164,14 @@ def _parse(file: TextIO, path: Path) -> CsvColumns:
             raise InvalidData(f"row {number} has {len(line)} entries for {len(names)} columns")
     entries = {name: [line[i].strip() for line in lines[1:]] for i, name in enumerate(names)}
     return CsvColumns(path, entries, delimiter != ",")
+
+
+def _lines(file: TextIO) -> Iterator[str]:
+    """The lines of a file; a file without line breaks can be larger than the memory."""
+    while line := file.readline(MAX_LINE_CHARACTERS + 1):
+        if len(line) > MAX_LINE_CHARACTERS:
+            raise InvalidData(f"it has a line of more than {MAX_LINE_CHARACTERS:,} characters")
+        yield line
 
 
 def _delimiter(header: str) -> str:

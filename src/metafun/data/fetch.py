@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import InvalidData, suggest
-from ..files import write_atomically
+from ..files import require_file, write_atomically
 from .arrays import check_unpacked_size, parsing
 from .catalog import cache_folder, destination, list_tables
 from .download import CHUNK, TransferProgress, download
@@ -151,6 +151,7 @@ def _from_zip(
 ) -> Iterator[TransferProgress]:
     """Unpacks one table at a time, to save disk space."""
     expected = "the archive as a zip file"
+    require_file(path)
     with parsing(path, expected):
         content = zipfile.ZipFile(path)
     with content:

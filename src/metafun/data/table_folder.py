@@ -44,6 +44,8 @@ class TableDescription:
 
 # No import takes longer.
 SECONDS_OF_AN_IMPORT = 24 * 3600
+# Of table.json; one of a million classes has fewer.
+MAX_DESCRIPTION_BYTES = 2**28
 
 
 def is_table_name(name: str) -> bool:
@@ -120,6 +122,8 @@ def read_description(folder: Path) -> TableDescription:
     """The checked content of the table.json in `folder`, which is not trusted."""
     path = folder / "table.json"
     try:
+        if (size := path.stat().st_size) > MAX_DESCRIPTION_BYTES:
+            raise ValueError(f"it has {size:,} bytes")
         content = json.loads(path.read_bytes())
         if not isinstance(content, dict):
             raise TypeError("it is not a JSON object")

@@ -23,7 +23,7 @@ from ..data.encoding import Encoding
 from ..data.table import counted
 from ..data.table_folder import open_table_folder, save_table
 from ..errors import InvalidData, InvalidTask
-from ..files import write_atomically
+from ..files import subfolder, write_atomically
 from ..training.evaluation import Validation
 from ..training.progress import stop_signal, watched
 from ..training.run import Run
@@ -278,16 +278,16 @@ def open_training(folder: Path, data: TrainingData, config: Config) -> Run:
         data: the data.
         config: the configuration.
     """
-    kept, table = folder / "data", data.table
+    kept, run_folder, table = subfolder(folder, "data"), subfolder(folder, "run"), data.table
     if not (kept / table.name).exists():
         save_table(table, kept, "arrays")
     same = open_table_folder(kept / table.name).fingerprint == table.fingerprint
     experiment = resolve(with_changes(config, {"tasks.data": str(kept / table.name)}))
     if same:
         write_atomically(folder / DESCRIPTION, json.dumps(data.description()).encode())
-    if same and RunFolder.is_free(folder / "run"):
-        return Run.create(folder / "run", experiment)
-    run = None if not same else Run(folder / "run")
+    if same and RunFolder.is_free(run_folder):
+        return Run.create(run_folder, experiment)
+    run = None if not same else Run(run_folder)
     if run is None or run.experiment != experiment:
         raise InvalidData(
             f"{folder} holds a training on other arrays or with other settings; choose another folder, or remove it."
@@ -298,7 +298,7 @@ def open_training(folder: Path, data: TrainingData, config: Config) -> Run:
 def remove_training(folder: Path) -> None:
     """Removes what `open_training` made, and nothing else."""
     if (folder / "run" / "config.toml").is_file():
-        RunFolder.open(folder / "run").clear()
+        RunFolder.open(subfolder(folder, "run")).clear()
         for name in ("run", "data"):
             shutil.rmtree(folder / name, ignore_errors=True)
         (folder / DESCRIPTION).unlink(missing_ok=True)

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..errors import InvalidConfig, InvalidResults
-from ..files import locked, write_atomically
+from ..files import MOST_RESULTS, locked, read_text, write_atomically
 from ..schema import parse
 from .items import Address
 
@@ -98,7 +98,7 @@ class Results:
     def _read(self) -> None:
         self.lines: list[Measured] = []
         self._whole = ""
-        text = self.path.read_text("utf-8", errors="replace") if self.path.exists() else ""
+        text = read_text(self.path, MOST_RESULTS, errors="replace") if self.path.exists() else ""
         for number, line in enumerate(text.splitlines(keepends=True), 1):
             try:
                 entry = json.loads(line)

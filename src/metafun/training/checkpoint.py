@@ -17,7 +17,7 @@ from jaxtyping import PyTree
 
 from ..config import Experiment, parse_config, parse_toml
 from ..errors import InvalidCheckpoint, MetaFunError, UnknownKind
-from ..files import write_atomically
+from ..files import require_file, write_atomically
 from ..model import Learner
 from ..model.nn import is_array
 
@@ -171,6 +171,7 @@ def _named(group: str, tree: PyTree) -> list[tuple[str, Any]]:
 @contextlib.contextmanager
 def _open(path: Path) -> Iterator[Any]:
     try:
+        require_file(path)
         with safetensors.safe_open(path, framework="numpy") as file:
             yield file
     except FileNotFoundError:

@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from ..config import Config, Experiment, resolve
 from ..errors import InvalidConfig, InvalidRun
+from ..files import subfolder
 from .progress import train
 from .run import Run
 from .run_folder import CONFIG, RunFolder
@@ -51,15 +52,15 @@ def choose_step(tuned: Sequence[Run]) -> dict[str, Any]:
 
 def _begun(folder: Path) -> Experiment | None:
     """The settings of the tuning in the folder, of its first fold if it has folds; None if there is no tuning."""
-    tuning = (folder / name for name in ("tune", "tune-1"))
+    tuning = (subfolder(folder, name) for name in ("tune", "tune-1"))
     return next((Run(path).experiment for path in tuning if not RunFolder.is_free(path)), None)
 
 
 def _clear(folder: Path) -> None:
     """Removes the runs of a protocol: one with folds may replace one without, and `final` belongs to its tuning."""
-    for path in (folder / "final", folder / "tune", *sorted(folder.glob("tune-[0-9]*"))):
-        if (path / CONFIG).exists():
-            Run(path).folder.clear()
+    for name in ("final", "tune", *sorted(path.name for path in folder.glob("tune-[0-9]*"))):
+        if (subfolder(folder, name) / CONFIG).exists():
+            Run(folder / name).folder.clear()
 
 
 def _tuned(
@@ -72,11 +73,11 @@ def _tuned(
         if sources[0] != experiment.tasks:
             console.print(f"note: val has too few classes for {FOLDS} folds, so tasks.val_share is not used.")
             experiment = resolve(dataclasses.replace(experiment.config, tasks=sources[0]))
-        runs = {"tuning": Run.open(folder / "tune", experiment, **options)}
+        runs = {"tuning": Run.open(subfolder(folder, "tune"), experiment, **options)}
     else:
         folds = [resolve(dataclasses.replace(experiment.config, tasks=tasks)) for tasks in sources]
         runs = {
-            f"tuning, fold {i} of {len(folds)}": Run.open(folder / f"tune-{i}", fold, **options)
+            f"tuning, fold {i} of {len(folds)}": Run.open(subfolder(folder, f"tune-{i}"), fold, **options)
             for i, fold in enumerate(folds, 1)
         }
     for title, run in runs.items():
@@ -122,6 +123,6 @@ def run_protocol(
     variant = f" with {tuned.describe_variant(chosen['variant'])}" if tuned.config.vary else ""
     best = f"best validation accuracy {1 - chosen['error']:.2%} after {chosen['step']} steps{variant}"
     console.print(escape(best))
-    final = Run.open(folder / "final", final_config(tuned, chosen), overwrite=overwrite, resume=resume)
+    final = Run.open(subfolder(folder, "final"), final_config(tuned, chosen), overwrite=overwrite, resume=resume)
     train(final, console, "final training")
     return final, chosen

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ..config import Config, Space
 from ..errors import Diverged, InvalidSearch
-from ..files import locked, write_atomically
+from ..files import locked, read_text, subfolder, write_atomically
 from .progress import stop_signal
 from .run import Run
 
@@ -59,7 +59,10 @@ class RandomSearch:
     def seconds(self) -> float:
         """Time spent in `train`, over all sessions."""
         path = self.folder / SECONDS
-        return float(path.read_text("utf-8")) if path.exists() else 0.0
+        try:
+            return float(read_text(path)) if path.exists() else 0.0
+        except ValueError:
+            raise InvalidSearch(f"{path} is not a number of seconds; remove it.") from None
 
     def train(self, console: Console) -> None:
         """Trains all trials; Ctrl-C stops after the current chunk of steps."""
@@ -125,7 +128,7 @@ class RandomSearch:
 
     def _run(self, group: Sequence[int]) -> Run:
         config = self.space.combine([self.values[number] for number in group])
-        return Run.open(self.folder / f"trials-{group[0]:05}", config, resume=True)
+        return Run.open(subfolder(self.folder, f"trials-{group[0]:05}"), config, resume=True)
 
 
 def _trained(run: Run, stopped: threading.Event) -> bool:

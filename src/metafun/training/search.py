@@ -22,7 +22,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 from ..config import Space, load_config
 from ..config.space import Range
 from ..errors import Diverged, InvalidSearch
-from ..files import locked, write_atomically
+from ..files import locked, read_text, require_file, write_atomically
 from ..schema import flatten, merge, nested, to_table
 from .devices import forget_programs
 from .journal import check_trials, open_journal
@@ -149,10 +149,11 @@ def worker_name(folder: Path, is_shared: bool) -> str:
     if not is_shared:
         return folder.name
     path = folder / "name"
+    require_file(path)
     if not path.is_file():
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(path, uuid.uuid4().hex.encode())
-    return path.read_text("utf-8")
+    return read_text(path, errors="replace")
 
 
 def finished(study: optuna.Study) -> list[FrozenTrial]:
