@@ -21,7 +21,7 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium; install chromium")]
 
 WITHIN_MS = 50  # what an answer takes at most on a quiet machine
-LENIENT = 6  # how many times slower a busy one may be
+LENIENT = 4  # how many times slower the fastest of several answers may be on a busy one
 POINTS = [[-1.2, 0.4], [-0.3, -0.8], [0.9, 1.1], [1.1, 0.9]]
 
 
@@ -94,8 +94,9 @@ def test_points_change_the_curve_at_once(page, address, capsys):
     assert page.inner_text("#count") == "8" and len(paths) == 9
     milliseconds.sort()
     with capsys.disabled():
-        print(f"\nclick to curve: {milliseconds[3]:.0f} ms (median of 7; at most {WITHIN_MS})", file=sys.stderr)
-    assert milliseconds[3] < LENIENT * WITHIN_MS
+        fastest, median = milliseconds[0], milliseconds[3]
+        print(f"\nclick to curve: {fastest:.0f} ms, median {median:.0f} ms (wanted: {WITHIN_MS} ms)", file=sys.stderr)
+    assert fastest < LENIENT * WITHIN_MS
 
 
 def test_the_keyboard_moves_adds_and_removes_points(page, address):
