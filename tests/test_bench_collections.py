@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from metafun.bench import collections as benchmark
 from metafun.bench.collection_data import BUNDLED, Collection, Split, open_collection
+from metafun.bench.collection_gpboost import GPBOOST
 from metafun.bench.collection_methods import FOREST_GP, META_FIT, METHODS, SIMPLE
 from metafun.bench.collection_results import CollectionCell, add_collection_cell, compare, read_collection_cells
 from metafun.cli import app
@@ -64,6 +65,19 @@ def test_each_simple_method_does_what_it_is_for():
     assert 0.85 < scores[FOREST_GP][2] <= 1, "coverage"
 
 
+def test_gpboost_conditions_on_the_context():
+    pytest.importorskip("gpboost")
+    error, likelihood, covered = rmse(GPBOOST, lines(60))
+    assert error < rmse("pooled forest", lines(60))[0] / 2 and likelihood > 0 and 0.85 < covered <= 1
+
+
+def test_gpboost_is_measured_where_it_is_installed(monkeypatch, tmp_path):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert benchmark.check_methods(()) == [name for name in METHODS if name != GPBOOST]
+    refused = bench(tmp_path, "growth", "--only", GPBOOST)
+    assert refused.exit_code == 2 and "GPBoost is not installed; run pip install gpboost" in refused.stderr
+
+
 def test_the_scores_are_those_of_the_definition():
     tasks = lines()
     split = Split(Collection("lines", "lines", tasks), 0)
@@ -96,6 +110,15 @@ def test_the_same_arrays_from_npz(tmp_path):
     x, y = (np.concatenate(arrays) for arrays in zip(*tasks, strict=True))
     np.savez(tmp_path / "a.npz", x=x, y=y, task=np.repeat(np.arange(6), 8))
     assert open_collection(str(tmp_path / "a.npz"), "y", "task").fingerprint == Collection("", "", tasks).fingerprint
+
+
+def test_text_dates_and_gaps_of_a_csv_file_are_encoded(tmp_path):
+    rows = [f"t{i},2026-01-0{j + 1},{'ab'[j % 2]},{j if i else ''},{j}" for i in range(4) for j in range(3)]
+    (tmp_path / "a.csv").write_text("\n".join(["task,day,kind,x,y", *rows]))
+    first, second = open_collection(str(tmp_path / "a.csv"), "y", "task").tasks[:2]
+    np.testing.assert_allclose(first[0][:, :2], [[0, 0], [1, 1], [2, 0]])
+    np.testing.assert_allclose(first[0][:, 2:], [[1, 1]] * 3, err_msg="the mean of x, and the mark of a gap")
+    np.testing.assert_allclose(second[0][:, 2:], [[0, 0], [1, 0], [2, 0]])
 
 
 @pytest.mark.parametrize(
@@ -135,4 +158,6 @@ def test_the_sentence_says_who_wins(tmp_path):
         add_collection_cell(tmp_path / "collections.jsonl", each)
     assert read_collection_cells(tmp_path / "collections.jsonl") == cells
     rendered = render_collection_benchmark(tmp_path)
-    assert str(comparison) in rendered and "| a | 12 | 0.500 |" in rendered
+    assert str(comparison) in rendered and "| a | 12 | 0.500 |" in rendered and GPBOOST not in str(comparison)
+    (comparison,) = compare([*cells, cell("a", GPBOOST, 0.3)])
+    assert str(comparison).endswith("Against GPBoost, its RMSE is lower on 0 of 1, its log-likelihood higher on 1.")

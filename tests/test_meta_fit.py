@@ -165,12 +165,15 @@ def test_files_and_pickles_of_version_0_1_still_load():
     ("tasks", "message"),
     [
         (lines(2), "got 2 tasks; meta-learning needs many, at least 3"),
-        ([*lines(3), (np.ones((3, 2)), np.ones(3))], "the same number of inputs and outputs"),
-        ([*lines(3), (np.ones(3), np.ones(3))], "task 3: Expected 2D array"),
+        (
+            [*lines(3), (np.ones((3, 2)), np.ones(3))],
+            "task 3 has 2 inputs and 1 output, but task 0 1 input and 1 output; give all",
+        ),
+        ([*lines(3), (np.ones(3), np.ones(3))], "task 3: Expected 2D array, got 1D array instead: A task is"),
         ([*lines(3), (np.full((3, 1), np.inf), np.ones(3))], "task 3: Input X contains infinity"),
         (
             [*lines(3), (np.ones((3, 1)), [1, np.nan, 2])],
-            "task 3: y is missing in row 1; leave out rows without y .1 such row",
+            "task 3: y is missing in row 1; leave out rows without a finite y .1 such row",
         ),
         ([*lines(3), (np.ones((3, 1)), ["a", "b", "c"])], "task 3: could not convert string to float"),
         ([*lines(3), (np.ones((3, 1)), np.ones(2))], "task 3: .* inconsistent numbers of samples"),

@@ -131,7 +131,7 @@ def test_y_may_be_constant_in_a_task():
         (lambda x, y, g: {"X": x, "y": y, "groups": g.replace("s0", " ")}, "row 0 has no task"),
         (lambda x, y, g: {"X": x, "y": y, "groups": g.to_frame()}, r"groups of shape \[72, 1\]"),
         (lambda x, y, g: {"X": x, "y": y.where(g != "s1"), "groups": g}, "task 's1': y is missing in row 0"),
-        (lambda x, y, g: {"X": x, "y": y.where(g != "s1", np.inf), "groups": g}, "Input y contains infinity"),
+        (lambda x, y, g: {"X": x, "y": y.where(g != "s1", np.inf), "groups": g}, "task 's1': y is infinite in row 0"),
         (lambda x, y, g: {"X": [(x, y), (x, y), (x.iloc[:, :2], y)]}, "task 2: .* 'load' and 'height' missing"),
         (lambda x, y, g: {"X": [(x, y), (x, y), (np.ones((72, 4)), y)]}, "some X are data frames and others arrays"),
         (

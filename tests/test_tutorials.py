@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import matplotlib
@@ -17,6 +18,8 @@ FOLDER = Path(__file__).parent.parent / "docs" / "tutorials"
 @pytest.mark.parametrize("page", sorted(FOLDER.glob("*.md")), ids=lambda page: page.stem)
 def test_a_tutorial_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    for data in FOLDER.glob("*.csv"):
+        shutil.copy(data, tmp_path)
     matplotlib.use("Agg")
     blocks, names = blocks_of(page), {"__name__": page.stem}
     assert blocks

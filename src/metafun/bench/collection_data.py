@@ -12,7 +12,14 @@ from sklearn.datasets import load_digits
 from ..data.arrays import read_npz
 from ..data.csv_columns import read_csv
 from ..errors import InvalidConfig, InvalidData, suggest
+from ..estimators.task_rows import encode_columns
 from ..tasks.scaling import MeanStdScaling
+
+TaskRows = tuple[NDArray, NDArray]
+# From the context (X [n, dx], y [n]) and X [m, dx] of a new task to the means and standard deviations of y, [m] each.
+Predict = Callable[[NDArray, NDArray, NDArray], tuple[NDArray, NDArray]]
+# Learns from tasks (X, y) and a seed. X and y are standardised over all training rows.
+Learn = Callable[[Sequence[TaskRows], int], Predict]
 
 # Share of the tasks that is held out.
 TEST_SHARE = 0.25
@@ -107,7 +114,7 @@ BUNDLED: dict[str, Callable[[], list[tuple[NDArray, NDArray]]]] = {"digits": _di
 
 
 def open_collection(source: str, target: str, task: str) -> Collection:
-    """A bundled collection by name, or one from a file.
+    """A bundled collection by name, or one from a file, whose text, dates and gaps are encoded as in `meta_fit`.
 
     Args:
         source: the name, or a CSV or .npz file; an .npz file has the inputs in X or x.
@@ -136,7 +143,8 @@ def _read_csv(path: Path, target: str, task: str) -> tuple[NDArray, NDArray, NDA
     for name in (target, task):
         columns.expect(name)
     inputs = [name for name in columns.names if name not in (target, task)]
-    return columns.numbers(inputs), columns.numbers([target])[:, 0], np.array(columns.labels(task))
+    x, _ = encode_columns([columns.column(name) for name in inputs])
+    return x, columns.numbers([target])[:, 0], np.array(columns.labels(task))
 
 
 def _read_npz(path: Path, target: str, task: str) -> tuple[NDArray, NDArray, NDArray]:

@@ -1,4 +1,4 @@
-"""The methods of the benchmark on collections of tasks: five that a practitioner would try, and MetaFun."""
+"""The methods of the benchmark on collections of tasks: five that a practitioner would try, GPBoost, and MetaFun."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -19,12 +19,8 @@ from sklearn.model_selection import GroupKFold
 
 from ..estimators import MetaFunRegressor
 from ..model.task import Points, Task, stack
-
-TaskRows = tuple[NDArray, NDArray]
-# From the context (X [n, dx], y [n]) and X [m, dx] of a new task to the means and standard deviations of y, [m] each.
-Predict = Callable[[NDArray, NDArray, NDArray], tuple[NDArray, NDArray]]
-# Learns from tasks (X, y) and a seed. X and y are standardised over all training rows.
-Learn = Callable[[Sequence[TaskRows], int], Predict]
+from .collection_data import Learn, Predict, TaskRows
+from .collection_gpboost import GPBOOST, boosted_trees_and_gp
 
 FOREST_GP = "pooled forest + residual GP"
 META_FIT = "meta_fit"
@@ -162,4 +158,9 @@ SIMPLE: dict[str, Learn] = {
     "pooled forest": _pooled_forest,
     FOREST_GP: _forest_and_gp,
 }
-METHODS: dict[str, Learn] = {**SIMPLE, META_FIT: _meta_fit, "MetaFunRegressor()": _any_table}
+METHODS: dict[str, Learn] = {
+    **SIMPLE,
+    GPBOOST: boosted_trees_and_gp,
+    META_FIT: _meta_fit,
+    "MetaFunRegressor()": _any_table,
+}

@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import fmean, median
 
 from ..schema import parse
+from .collection_gpboost import GPBOOST
 from .collection_methods import FOREST_GP, META_FIT, METHODS, SIMPLE
 from .lines import add_line, read_lines
 
@@ -83,19 +84,25 @@ class Comparison:
         points: context points.
         ratios: RMSE divided by that of the best simple method, for each collection.
         likelier: collections where the log-likelihood is higher than that of the forest and its residual process.
+        beside_gpboost: collections with GPBoost, and those of them with a lower RMSE and with a higher log-likelihood.
     """
 
     points: int
     ratios: dict[str, float]
     likelier: int
+    beside_gpboost: tuple[int, int, int] = (0, 0, 0)
 
     def __str__(self) -> str:
         wins, worst = sum(ratio < 1 for ratio in self.ratios.values()), max(self.ratios, key=lambda n: self.ratios[n])
+        against, (count, better, likelier) = "", self.beside_gpboost
+        if count:
+            against = f" Against {GPBOOST}, its RMSE is lower on {better} of {count}"
+            against += f", its log-likelihood higher on {likelier}."
         return (
             f"With {self.points} context points, {META_FIT} has a lower RMSE than the best of the {len(SIMPLE)} simple "
             f"methods on {wins} of {len(self.ratios)} collections; the median ratio to the best is "
             f"{median(self.ratios.values()):.2f} and the worst {self.ratios[worst]:.2f} ({worst}). Its log-likelihood "
-            f"is higher than that of the {FOREST_GP} on {self.likelier} of {len(self.ratios)}."
+            f"is higher than that of the {FOREST_GP} on {self.likelier} of {len(self.ratios)}.{against}"
         )
 
 
@@ -121,7 +128,10 @@ def _comparison(points: int, found: dict[str, dict[str, CollectionCell]]) -> Com
     best = {data: min(each[name].mean("rmse") for name in SIMPLE) for data, each in found.items()}
     ratios = {data: each[META_FIT].mean("rmse") / best[data] for data, each in found.items()}
     gains = [each[META_FIT].mean("log_likelihood") - each[FOREST_GP].mean("log_likelihood") for each in found.values()]
-    return Comparison(points, ratios, sum(gain > 0 for gain in gains))
+    both = [(each[META_FIT], each[GPBOOST]) for each in found.values() if GPBOOST in each]
+    better = sum(ours.mean("rmse") < other.mean("rmse") for ours, other in both)
+    likelier = sum(ours.mean("log_likelihood") > other.mean("log_likelihood") for ours, other in both)
+    return Comparison(points, ratios, sum(gain > 0 for gain in gains), (len(both), better, likelier))
 
 
 def in_order(cells: Sequence[CollectionCell]) -> list[CollectionCell]:

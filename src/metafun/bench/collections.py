@@ -13,6 +13,7 @@ from ..errors import InvalidConfig, suggest
 from ..training.devices import forget_programs
 from ..training.measure import origin
 from .collection_data import Collection, Context, Split
+from .collection_gpboost import GPBOOST, check_installed, is_installed
 from .collection_methods import META_FIT, METHODS, Predict
 from .collection_results import METRICS, CollectionCell, in_order, read_collection_cells
 from .metrics import SMALLEST
@@ -52,11 +53,13 @@ def plan(jobs: Sequence[Job], results: Path) -> list[Job]:
 
 
 def check_methods(names: Sequence[str]) -> list[str]:
-    """The names, or all; InvalidConfig if one is not known."""
+    """The names, or all that are installed; InvalidConfig if one is not known or not installed."""
     for name in names:
         if name not in METHODS:
             raise InvalidConfig(f"method '{name}' is not known; {suggest(name, METHODS)}")
-    return list(names or METHODS)
+    if GPBOOST in names:
+        check_installed()
+    return list(names) or [name for name in METHODS if name != GPBOOST or is_installed()]
 
 
 def check_points(collection: Collection, points: Sequence[int]) -> None:

@@ -63,7 +63,7 @@ def collections(options: CollectionOptions, as_json: AsJson = False) -> None:
     """Compare meta_fit with simple methods on collections of related regression tasks.
 
     A quarter of the tasks is held out. Each method learns from the others, sees 3 or 6 points of a held-out task and
-    predicts the rest of it.
+    predicts the rest of it. GPBoost is measured too if it is installed (pip install gpboost).
 
     Cells that are in the results already are not measured again. Stop with Ctrl-C; the same command continues.
 

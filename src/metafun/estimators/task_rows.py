@@ -74,7 +74,7 @@ def tasks_of_groups(X: Any, y: Any, groups: Any) -> TaskRows:
     try:
         columns, outputs = read_inputs(X), _read_outputs(y)
     except (TypeError, ValueError) as error:
-        raise InvalidTask(str(error)) from None
+        raise InvalidTask(str(error).splitlines()[0]) from None
     names, codes = group_codes(groups)
     rows = len(columns) if isinstance(columns, np.ndarray) else len(columns[0])
     if not rows == len(outputs) == len(codes):
@@ -133,7 +133,10 @@ def _read_pair(name: int, task: Any) -> tuple[list[Column] | NDArray, NDArray]:
         columns, outputs = read_inputs(X), _read_outputs(y)
         check_consistent_length(columns if isinstance(columns, np.ndarray) else columns[0].values, outputs)
     except (TypeError, ValueError) as error:
-        raise InvalidTask(f"task {name}: {error} A task is a pair (X [rows, inputs], y [rows]).") from None
+        # scikit-learn prints arrays below the first line.
+        raise InvalidTask(
+            f"task {name}: {str(error).splitlines()[0]} A task is a pair (X [rows, inputs], y [rows])."
+        ) from None
     return columns, outputs
 
 
@@ -148,7 +151,7 @@ def read_inputs(X: Any) -> list[Column] | NDArray:
 
 def _read_outputs(y: Any) -> NDArray:
     """y as numbers [rows, outputs]."""
-    values = check_array(y, dtype=float, ensure_2d=False, ensure_all_finite="allow-nan", input_name="y")
+    values = check_array(y, dtype=float, ensure_2d=False, ensure_all_finite=False, input_name="y")
     return np.reshape(values, (len(values), -1))
 
 
@@ -156,7 +159,7 @@ def _check_shapes(read: Sequence[tuple[list[Column] | NDArray, NDArray]]) -> Non
     """InvalidTask unless all tasks have the same columns."""
     if len({isinstance(columns, np.ndarray) for columns, _ in read}) > 1:
         raise InvalidTask("some X are data frames and others arrays; give one kind.")
-    shapes = {(x.shape[1] if isinstance(x, np.ndarray) else len(x), y.shape[1]) for x, y in read}
+    shapes = [(x.shape[1] if isinstance(x, np.ndarray) else len(x), y.shape[1]) for x, y in read]
     first = read[0][0]
     for i, (columns, _) in enumerate(read):
         if not isinstance(columns, np.ndarray) and not isinstance(first, np.ndarray):
@@ -164,20 +167,21 @@ def _check_shapes(read: Sequence[tuple[list[Column] | NDArray, NDArray]]) -> Non
                 check_names([c.name for c in columns], [c.name for c in first], "task 0")
             except ValueError as error:
                 raise InvalidTask(f"task {i}: {error}") from None
-    if len(shapes) > 1:
-        raise InvalidTask(
-            f"all tasks must have the same number of inputs and outputs; got {sorted(shapes)} as (inputs, outputs)."
-        )
+    other = next((i for i, shape in enumerate(shapes) if shape != shapes[0]), None)
+    if other is not None:
+        found, expected = ("{} and {}".format(*map(counted, shapes[i], ("inputs", "outputs"))) for i in (other, 0))
+        raise InvalidTask(f"task {other} has {found}, but task 0 {expected}; give all tasks the same columns.")
 
 
 def _checked(columns: list[Column] | NDArray, y: NDArray, codes: NDArray, names: list[str]) -> TaskRows:
     """The rows of all tasks with two rows or more."""
-    if np.isnan(y).any():
-        row = int(np.isnan(y).any(1).argmax())
-        within = int((codes[:row] == codes[row]).sum())
+    lacking = ~np.isfinite(y).all(1)
+    if lacking.any():
+        row = int(lacking.argmax())
+        within, what = int((codes[:row] == codes[row]).sum()), "missing" if np.isnan(y[row]).any() else "infinite"
         raise InvalidTask(
-            f"task {names[codes[row]]}: y is missing in row {within}; leave out rows without y "
-            f"({counted(int(np.isnan(y).any(1).sum()), 'such rows')})."
+            f"task {names[codes[row]]}: y is {what} in row {within}; leave out rows without a finite y "
+            f"({counted(int(lacking.sum()), 'such rows')})."
         )
     x, encoding = encode_columns(columns)
     kept = np.bincount(codes, minlength=len(names)) >= 2

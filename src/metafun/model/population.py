@@ -129,8 +129,8 @@ class CrossFittedRepresentation(eqx.Module):
 class CrossFitted(Learner):
     """P(y|x) = 1/K Σₖ Pₖ(y|x). Where tasks have folds, member k is trained on all but fold k.
 
-    The calibration is trained on what each member predicts for the fold that it has not seen. With few tasks it falls
-    back to the process, and widens the deviations of members that have overfitted.
+    The calibration is trained on what each member predicts for the fold that it has not seen. It trusts a correction
+    less that does not help there, and widens the deviations of members that have overfitted.
 
     Args:
         likelihood: the loss.
