@@ -76,7 +76,7 @@ def _sensors(results: Path) -> Iterator[Comparison]:
     where = f"{line['sensors']} synthetic sensors, {line['known']} readings of a new one: RMSE, °C"
     for method, name in (("per-task GP", "Gaussian process per sensor"), (FOREST_GP, FOREST_GP)):
         ours, other = (f"{mean_rmse(line, each):.2f}" for each in (META_FIT, method))
-        yield Comparison(name, where, ours, other, "tutorials/collections.md", method == "per-task GP")
+        yield Comparison(name, where, ours, other, "collections.md", method == "per-task GP")
 
 
 def _collections(results: Path) -> Comparison:
