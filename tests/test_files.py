@@ -49,6 +49,7 @@ def test_decimal_commas_need_another_separator(tmp_path):
     quoted = read_csv(csv_file(tmp_path / "quoted.csv", 'a,b\n"1,234",1\n"2,345",2\n'))
     assert quoted.column("a").kind == "category", "1,234 may be a thousand"
     assert parse_number("3,5") != parse_number("3,5")
+    assert np.isnan(parse_number("1_0")), "a code, although Python reads it as 10"
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,16 @@ def test_what_fit_has_not_seen():
         model.predict(np.ones((2, 4)))
 
 
+@pytest.mark.parametrize("one_hot", [False, True])
+def test_a_column_may_have_no_entry_at_all_in_new_rows(one_hot):
+    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0, 4.0], "c": ["x", "y", "x", "y"]})
+    encoding = Encoding.of(frame_columns(frame), keeps_missing=not one_hot)
+    found = encoding(frame_columns(pd.DataFrame({"a": [1.0], "c": [np.nan]})))
+    assert found.shape == (1, encoding(frame_columns(frame)).shape[1])
+    nothing = encoding(frame_columns(frame.assign(c=[None, "x", "y", "x"])))[0]
+    np.testing.assert_array_equal(found[0], nothing)
+
+
 def test_a_frame_of_numbers_is_what_its_array_is():
     x, y = np.random.default_rng(0).normal(size=(20, 3)), np.arange(20) % 2
     frame = pd.DataFrame(x, columns=list("abc"))

@@ -78,6 +78,8 @@ def test_the_trained_model_is_kept_by_clone_pickle_and_cross_validation(regresso
     assert len(cross_val_score(regressor, x, y, cv=2)) == 2
     fitted = copy.fit(x, y)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict(x), fitted.predict(x))
+    rebuild, (config, arrays, _) = fitted.checkpoint.__reduce__()
+    assert rebuild(config, arrays).experiment == fitted.checkpoint.experiment, "pickles of 0.1.0 have no record"
     x, y = blobs(3, seed=1)
     assert set(classifier.fit(x, y).predict(x)) <= set(y)
 
@@ -281,7 +283,10 @@ def test_columns_are_matched_by_the_names_in_training(planes, tmp_path):
     assert refused.exit_code == 2 and "has no column 'y'" in refused.stderr
     unlabelled = write(tmp_path / "unlabelled.csv", ["x", "y"], x, y)
     refused = metafun("predict", asked, "--model", planes, "--context", unlabelled, "--json")
-    assert refused.exit_code == 2 and "name the column of the labels with --target" in refused.stderr
+    assert (
+        refused.exit_code == 2
+        and "has no column 'z', which the model predicts, for --target; known: x, y." in refused.stderr
+    )
 
 
 def test_all_columns_of_the_target_file_are_kept(planes, tmp_path):

@@ -2,7 +2,9 @@
 
 import json
 import pickle
+import shutil
 import signal
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,9 +13,10 @@ import pytest
 from sklearn.base import clone
 
 from metafun import MetaFunClassifier, MetaFunRegressor
-from metafun.errors import InvalidCheckpoint, InvalidData, InvalidTask
+from metafun.errors import Diverged, InvalidCheckpoint, InvalidData, InvalidTask
 from metafun.estimators import meta_fit
 from metafun.estimators.task_rows import group_codes, tasks_of_groups, tasks_of_pairs
+from metafun.estimators.trained import open_trained
 from test_meta_fit import LINES, SMALL, blobs, lines
 
 OPTIONS = {"steps": 20, "settings": LINES, "progress": False}
@@ -78,20 +81,16 @@ def test_pairs_and_groups_are_the_same_tasks():
     assert again.names == grouped.names and np.array_equal(again.codes, grouped.codes)
 
 
-def test_an_array_with_gaps_is_accepted():
-    tasks = [(np.c_[x, np.where(x > 500, np.nan, 1.0)], y) for x, y in lines()]
+def test_gaps_several_outputs_and_a_task_of_constant_y_are_accepted():
+    tasks = [(np.c_[x, np.where(x > 500, np.nan, 1.0)], np.c_[y, -y]) for x, y in lines()]
+    tasks[0][1][:] = 5e4
     model = MetaFunRegressor().meta_fit(tasks, **OPTIONS)
     x, y = tasks[0]
     assert np.isfinite(model.fit(x, y).predict(x)).all() and model.n_features_in_ == 2
+    assert model.predict(x[:2]).shape == (2, 2)
+    assert model.predict_quantiles(x[:2], (0.1, 0.5, 0.9)).shape == (2, 2, 3)
     with pytest.raises(InvalidData, match="X has 1 features, but the model was trained on 2"):
         clone(model).fit(x[:, :1], y)
-
-
-def test_several_outputs():
-    tasks = [(x, np.c_[y, -y]) for x, y in lines()]
-    model = MetaFunRegressor().meta_fit(tasks, **OPTIONS).fit(*tasks[0])
-    assert model.predict([[1.0], [2.0]]).shape == (2, 2)
-    assert model.predict_quantiles([[1.0], [2.0]], (0.1, 0.5, 0.9)).shape == (2, 2, 3)
 
 
 def test_a_classifier_learns_from_a_frame():
@@ -113,12 +112,6 @@ def test_tasks_of_one_row_are_left_out_with_a_warning():
         pytest.raises(InvalidTask, match=r"got 2 tasks; .* at least 3\. For one task use fit"),
     ):
         tasks_of_pairs([*lines(2), ([[1.0]], [1.0])])
-
-
-def test_y_may_be_constant_in_a_task():
-    tasks = [(x, y if i else np.full(len(y), 5e4)) for i, (x, y) in enumerate(lines())]
-    model = MetaFunRegressor().meta_fit(tasks, **OPTIONS)
-    assert np.isfinite(model.fit(*tasks[0]).predict(tasks[0][0])).all()
 
 
 @pytest.mark.parametrize(
@@ -153,8 +146,10 @@ def test_ids_of_tasks_may_be_of_any_type():
     assert group_codes([10, 9, 10])[0] == ["'9'", "'10'"]
     assert group_codes(["b", 1, "b"])[0] == ["'1'", "'b'"]
     assert group_codes(np.array([0.5, 1.5]))[1].tolist() == [0, 1]
-    with pytest.raises(InvalidTask, match="row 1 has no task"):
-        group_codes([1, None])
+    assert group_codes([np.int64(10), np.int64(9)])[0] == ["'9'", "'10'"]
+    for groups in ([1, None], ["a", float("nan")], np.array([0.5, np.nan])):
+        with pytest.raises(InvalidTask, match="row 1 has no task"):
+            group_codes(groups)
 
 
 def interrupted_by(signals):
@@ -198,6 +193,28 @@ def test_an_interrupted_estimator_does_not_use_another_model(monkeypatch):
     assert model.set_params(checkpoint=None).fit(*lines()[0])
 
 
+def test_a_context_of_another_size_is_dropped(model, monkeypatch):
+    monkeypatch.setattr("metafun.estimators.base.meta_train", lambda *_, **__: open_trained("gp-rbf"))
+    for columns, kept in ((1, True), (2, False)):
+        x, y = np.random.default_rng(0).normal(size=(5, columns)), np.arange(5.0)
+        estimator = MetaFunRegressor().fit(x, y).meta_fit(lines())
+        assert hasattr(estimator, "X_") == kept
+        assert estimator.fit(x[:, :1], y).predict(x[:, :1]).shape == (5,)
+
+
+def test_a_training_that_diverges_says_where_it_is_kept(monkeypatch):
+    def diverge(run, *_):
+        (run.path / "checkpoint.safetensors").touch()
+        raise Diverged("the loss is not finite.")
+
+    monkeypatch.setattr(meta_fit, "_train_until_stopped", diverge)
+    with pytest.raises(Diverged, match=r"Its folder is '.*'") as caught:
+        MetaFunRegressor().meta_fit(lines(), **OPTIONS)
+    kept = Path(str(caught.value).split("'")[1])
+    assert (kept / "run" / "config.toml").exists()
+    shutil.rmtree(kept)
+
+
 def test_an_early_stop_says_so_and_progress_names_the_error(capsys):
     settings = {**LINES, "training.patience": 1, "training.learning_rate": 0.05}
     MetaFunRegressor().meta_fit(lines(), steps=200, settings=settings)
@@ -212,6 +229,10 @@ def test_a_description_that_is_damaged_is_refused(tmp_path):
     path = tmp_path / "a" / "description.json"
     assert json.loads(path.read_text())["trained_on"].startswith("12 tasks")
     x, y = lines()[0]
+    path.write_text("{}")
+    with pytest.raises(InvalidData, match="on other arrays or with other settings"):
+        MetaFunRegressor().meta_fit(lines(), folder=tmp_path / "a", **{**OPTIONS, "steps": 21})
+    assert path.read_text() == "{}", "a call that is refused changes nothing"
     for content in ("[", "[]", '{"encoding": 3}', "[" * 100_000):
         path.write_text(content)
         (tmp_path / "a" / "run" / "checkpoint.safetensors").touch()

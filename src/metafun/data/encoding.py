@@ -4,7 +4,7 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -80,9 +80,13 @@ class ColumnCode:
                     f"such as {str(example)[:40]!r}; convert it."
                 )
             )
+        if column.kind != self.kind:
+            # A column without any entry may have come as another kind.
+            empty = np.full(len(column), None if self.kind == "category" else np.nan)
+            column = replace(column, kind=self.kind, values=empty)
         if self.kind == "category":
             return self._codes(column)
-        values = column.values.astype(float) if column.kind == self.kind else np.full(len(column), np.nan)
+        values = column.values.astype(float)
         if np.isinf(values).any():
             row = int(np.isinf(values).argmax())
             raise InvalidData(f"column '{self.name}' is infinite in row {row}; replace it, or leave the row out.")

@@ -44,7 +44,7 @@ def parse_number(entry: str, decimal_comma: bool = False) -> float:
         decimal_comma: whether 3,5 and 1.234,5 are numbers too.
     """
     try:
-        return float(entry)
+        return math.nan if "_" in entry else float(entry)  # Python reads 1_0 as 10, but it is a code
     except ValueError:
         if decimal_comma and DECIMAL_COMMA.fullmatch(entry):
             return float(entry.replace(".", "").replace(",", "."))

@@ -236,21 +236,30 @@ class FewShotEstimator(BaseEstimator):
         """The y that was fitted."""
 
     def _meta_train(self, make_data: Callable[[int], TrainingData], options: MetaFitOptions) -> Self:
-        """Trains a model and makes it the checkpoint; an existing context is kept if its columns stay as they are."""
+        """Trains a model and makes it the checkpoint; an existing context is kept if it has the sizes of the tasks."""
         try:
             trained = meta_train(make_data, **options)
         except (KeyboardInterrupt, Diverged):
             self.checkpoint = Interrupted()
             raise
         self.checkpoint = trained
+        dropped = ["representation_"]
+        if trained.encoding is not None or self._encoding is not None or not self._context_fits(trained):
+            dropped += ["X_", "y_", "encoding_", "n_features_in_", "feature_names_in_"]
+        for name in dropped:
+            self.__dict__.pop(name, None)
         if (encoding := trained.encoding) is not None:
             self.n_features_in_ = len(encoding.columns)
             if encoding.named:
                 self.feature_names_in_ = np.array(encoding.names, object)
-        has_encoding = trained.encoding is not None or self._encoding is not None
-        for name in ("representation_", "X_", "y_", "encoding_") if has_encoding else ("representation_",):
-            self.__dict__.pop(name, None)
         return self
+
+    def _context_fits(self, trained: Trained) -> bool:
+        """Whether the context, if there is one, has as many inputs and outputs as the tasks of a new model."""
+        dx, dy = trained.tasks.sizes
+        return not hasattr(self, "X_") or (
+            self.X_.shape[1] == dx and (dy == 0 or self.y_.reshape(len(self.y_), -1).shape[1] == dy)
+        )
 
 
 def in_range(values: NDArray, name: str) -> NDArray:

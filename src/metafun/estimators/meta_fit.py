@@ -22,7 +22,7 @@ from ..data import Table
 from ..data.encoding import Encoding
 from ..data.table import counted
 from ..data.table_folder import open_table_folder, save_table
-from ..errors import InvalidData, InvalidTask
+from ..errors import Diverged, InvalidData, InvalidTask
 from ..files import subfolder, write_atomically
 from ..training.evaluation import Validation
 from ..training.progress import stop_signal, watched
@@ -197,23 +197,26 @@ def meta_train(
     config = data.config(run_settings(steps, seed, settings))
     place = Path(folder or tempfile.mkdtemp(prefix="metafun-"))
     console = Console(stderr=True, soft_wrap=True, highlight=False, quiet=not progress)
-    is_complete = False
+    is_kept = folder is not None
     try:
         run = open_training(place, data, config)
-        is_complete = _train_until_stopped(run, console, data.trained_on)
-        if is_complete:
+        if _train_until_stopped(run, console, data.trained_on):
             console.print(held_out_result(run))
         else:
+            is_kept = True
             # Also without progress: a model that was not trained to its end must not look like one that was.
             Console(stderr=True, soft_wrap=True, highlight=False).print(escape(_how_to_go_on(run, place)))
         return open_trained(place)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Diverged) as error:
+        # What an interrupted training has written is kept: the message says where.
         if not (place / "run" / CHECKPOINT).exists():
             raise
+        is_kept = True
+        if isinstance(error, Diverged):
+            raise Diverged(f"{error} Its folder is {str(place)!r}.") from None
         raise KeyboardInterrupt(f"stopped at once; meta_fit continues with folder={str(place)!r}.") from None
     finally:
-        # What an interrupted training has written is kept: the message says where.
-        if folder is None and (is_complete or not (place / "run" / CHECKPOINT).exists()):
+        if not is_kept:
             shutil.rmtree(place, ignore_errors=True)
 
 
@@ -282,16 +285,14 @@ def open_training(folder: Path, data: TrainingData, config: Config) -> Run:
         save_table(table, kept, "arrays")
     same = open_table_folder(kept / table.name).fingerprint == table.fingerprint
     experiment = resolve(with_changes(config, {"tasks.data": str(kept / table.name)}))
-    if same:
-        write_atomically(folder / DESCRIPTION, json.dumps(data.description()).encode())
-    if same and RunFolder.is_free(run_folder):
-        return Run.create(run_folder, experiment)
-    run = None if not same else Run(run_folder)
-    if run is None or run.experiment != experiment:
+    is_new = same and RunFolder.is_free(run_folder)
+    run = Run(run_folder) if same and not is_new else None
+    if not is_new and (run is None or run.experiment != experiment):
         raise InvalidData(
             f"{folder} holds a training on other arrays or with other settings; choose another folder, or remove it."
         )
-    return run
+    write_atomically(folder / DESCRIPTION, json.dumps(data.description()).encode())
+    return run or Run.create(run_folder, experiment)
 
 
 def remove_training(folder: Path) -> None:

@@ -90,11 +90,13 @@ def group_codes(groups: Any) -> tuple[list[str], NDArray]:
         groups: the task of each row, [n]: an array, a list, or a column of a data frame.
     """
     series = nw.from_native(groups, series_only=True, pass_through=True)
-    values = series.to_list() if isinstance(series, nw.Series) else np.asarray(groups)
-    if isinstance(values, np.ndarray):
-        if values.ndim != 1:
-            raise InvalidTask(f"groups of shape {list(values.shape)}; give the task of each row, [rows].")
-        values = values.tolist()
+    if isinstance(series, nw.Series):
+        values = series.to_list()
+    else:
+        entries = np.asarray(groups, object)  # otherwise NaN beside text would become text
+        if entries.ndim != 1:
+            raise InvalidTask(f"groups of shape {list(entries.shape)}; give the task of each row, [rows].")
+        values = [entry.item() if isinstance(entry, np.generic) else entry for entry in entries]
     lacking = series.is_null().to_list() if isinstance(series, nw.Series) else [v is None or v != v for v in values]
     lacking = [gap or (isinstance(v, str) and not v.strip()) for gap, v in zip(lacking, values, strict=True)]
     if any(lacking):

@@ -119,10 +119,13 @@ class Trained:
         return _rebuild, (self.experiment.config.to_toml(), checkpoint.arrays("best", self.model), self._kept())
 
 
-def _rebuild(config: str, arrays: Mapping[str, np.ndarray], record: Mapping[str, Any]) -> Trained:
+def _rebuild(config: str, arrays: Mapping[str, np.ndarray], record: Mapping[str, Any] | None = None) -> Trained:
+    """Of a pickle; those of 0.1.0 have no record."""
     with warnings.catch_warnings(action="ignore", category=FutureWarning):  # settings may have been renamed since
         experiment = Experiment(parse_config(parse_toml(config, "a pickled model")))
-    return Trained(experiment, checkpoint.fill("best", experiment.blank_model(), arrays, "a pickled model"), record)
+    return Trained(
+        experiment, checkpoint.fill("best", experiment.blank_model(), arrays, "a pickled model"), record or {}
+    )
 
 
 def open_trained(source: "Trained | Interrupted | str | Path") -> Trained:
