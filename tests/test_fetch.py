@@ -33,8 +33,8 @@ class Handler(BaseHTTPRequestHandler):
         server.asked.append((self.headers.get("Range"), self.headers.get("If-Range")))
         way = server.answers.pop(0) if server.answers else ""
         content, start, status = server.content, 0, 200
-        if way in ("404", "503"):
-            self.send_error(int(way))
+        if way in ("404", "503", "599"):
+            self.send_error(int(way), "so " * 10_000 if way == "599" else None)
             return
         if way == "hang":
             server.released.wait(10)
@@ -218,6 +218,7 @@ def test_a_complete_part_is_not_requested_again(server, downloads):
     [
         ("404", "answered 404 Not Found; check the connection, name a mirror with --url, or give a local file"),
         ("503", "answered 503"),
+        ("599", "^.{30,80} answered 599 (so ){333}s…; check the connection"),
         ("html", "answered with a web page, not with a zip file"),
         ("html as zip", "did not answer with a zip file .it begins with b'<h'"),
         ("hang", "no answer from .* .timed out"),

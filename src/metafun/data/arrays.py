@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import InvalidData
 from ..files import require_file
-from .table import printable
+from .table import printable, shortened
 
 # A table must fit into memory; 1.3 million rows of 2048 columns in float32 do.
 MAX_BYTES = 16 * 2**30
@@ -21,8 +21,6 @@ MAX_BYTES = 16 * 2**30
 MAX_RATIO = 200
 # NumPy's own headers have a few hundred bytes.
 MAX_HEADER_BYTES = 2**16
-# Of an error's words, which may repeat the file.
-MAX_REASON_CHARACTERS = 1000
 # Booleans, integers, floats, bytes and text. No objects, no structures.
 PLAIN_KINDS = "biufSU"
 
@@ -68,9 +66,7 @@ def parsing(path: Path, expected: str) -> Iterator[None]:
     except MemoryError:
         raise InvalidData(printable(f"{path} does not fit into memory.")) from None
     except Exception as error:
-        reason = str(error).rstrip(".") or type(error).__name__
-        if len(reason) > MAX_REASON_CHARACTERS:
-            reason = f"{reason[:MAX_REASON_CHARACTERS]}…"
+        reason = shortened(str(error).rstrip(".") or type(error).__name__)
         raise InvalidData(printable(f"{path} is refused: {reason}; expected {expected}.")) from None
 
 

@@ -16,6 +16,7 @@ import filelock
 
 from ..errors import InvalidData
 from ..files import write_atomically
+from .table import shortened
 
 CHUNK = 2**18
 REMEDY = "check the connection, name a mirror with --url, or give a local file with --from PATH"
@@ -112,12 +113,12 @@ def _open(url: str, have: int, etag: str | None, timeout: float) -> Any:
         if error.code == 416 and have:  # the file is shorter now than the part
             return error
         error.close()
-        raise InvalidData(f"{url} answered {error.code} {error.reason}; {REMEDY}.") from None
+        raise InvalidData(f"{url} answered {error.code} {shortened(error.reason)}; {REMEDY}.") from None
     except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: a malformed host or redirection
-        raise InvalidData(f"no answer from {url} ({getattr(error, 'reason', error)}); {REMEDY}.") from None
+        raise InvalidData(f"no answer from {url} ({shortened(getattr(error, 'reason', error))}); {REMEDY}.") from None
     problem = None
     if not response.url.startswith("https:" if url.startswith("https:") else "http"):
-        problem = f"redirects to {response.url}, which is not encrypted"
+        problem = f"redirects to {shortened(response.url)}, which is not encrypted"
     elif response.headers.get_content_type() == "text/html":
         problem = "answered with a web page, not with a zip file"
     if problem:
@@ -129,10 +130,14 @@ def _open(url: str, have: int, etag: str | None, timeout: float) -> Any:
 def _stream(response: Any, file: IO[bytes], have: int, total: int | None, max_bytes: int) -> Iterator[TransferProgress]:
     while chunk := _read(response, have, total):
         if have == 0 and chunk != b"PK":
-            raise InvalidData(f"{response.url} did not answer with a zip file (it begins with {chunk!r}); {REMEDY}.")
+            raise InvalidData(
+                f"{shortened(response.url)} did not answer with a zip file (it begins with {chunk!r}); {REMEDY}."
+            )
         have += len(chunk)
         if have > max_bytes:
-            raise InvalidData(f"{response.url} sent more than {max_bytes:,} bytes, so it is not the archive.")
+            raise InvalidData(
+                f"{shortened(response.url)} sent more than {max_bytes:,} bytes, so it is not the archive."
+            )
         file.write(chunk)
         yield TransferProgress("download", have, total)
     if have == 0 or total not in (None, have):

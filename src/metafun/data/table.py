@@ -16,6 +16,8 @@ SPLITS = ("train", "val", "test")
 DTYPES = ("uint8", "float16", "float32")
 # These move the cursor, end a line or reverse the direction of text; half a surrogate pair cannot be printed.
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# Of an error from outside.
+MAX_REASON_CHARACTERS = 1000
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,12 @@ class Table:
     def zero_rows(self) -> int:
         """The number of rows that are all zeros: they cannot be scaled to unit length."""
         return int(np.sum(~self.features.any(axis=1)))
+
+
+def shortened(text: object) -> str:
+    """At most 1,000 characters of an error's words, which may repeat what came from outside."""
+    words = str(text)
+    return words if len(words) <= MAX_REASON_CHARACTERS else f"{words[:MAX_REASON_CHARACTERS]}…"
 
 
 def printable(text: str) -> str:
