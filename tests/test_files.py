@@ -192,7 +192,7 @@ def test_a_file_of_tasks_becomes_predictions(rooms, tmp_path):
     assert "12 tasks" in repr(MetaFunRegressor.load(model))
 
     several = refused("predict", new, "--model", model, "--context", data, "--json")
-    assert "has rows of 12 tasks in 'room', but a context is one task" in several
+    assert "has rows of 12 tasks in 'room', but each call is about one task" in several
     assert "--columns and --drop do not apply" in refused(
         "predict", new, "--model", model, "--context", known, "--drop", "load"
     )

@@ -252,6 +252,11 @@ def test_tasks_in_a_file_become_predictions_in_a_file(planes, tmp_path):
     np.testing.assert_allclose(json.loads(as_json.stdout)["z"], expected[0], rtol=1e-6)
     done = metafun("export", *options, "--out", tmp_path / "program")
     assert done.exit_code == 0 and (tmp_path / "program").exists()
+    one = write(tmp_path / "one.csv", ["task", "x", "y", "z"], ["a"] * 5, x, y, z)
+    for tasks, message in ((["a", "b"], "has rows of 2 tasks in 'task'"), (["b", "b"], "has rows of 'b', but ")):
+        asked = write(tmp_path / f"{tasks}.csv", ["task", "x", "y"], tasks, x[:2], y[:2])
+        refused = metafun("predict", asked, "--model", planes, "--context", one, "--json")
+        assert refused.exit_code == 2 and message in refused.stderr
 
 
 def test_a_model_is_replaced_with_overwrite_only(planes, tmp_path):

@@ -142,7 +142,7 @@ def test_a_port_in_use_is_an_error(monkeypatch):
             bind(port)
     monkeypatch.setattr("metafun.cli.play.find_spec", lambda name: None)
     result = CliRunner().invoke(cli, ["play"])
-    assert result.exit_code == 2 and "pip install 'metafun[play]'" in result.stderr
+    assert result.exit_code == 2 and 'pip install "metafun[play]"' in result.stderr
 
 
 # A triangle and a ring, with strokes like those of a mouse.

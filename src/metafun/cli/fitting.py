@@ -98,7 +98,7 @@ def fit(
 
       metafun fit sensors.csv --target temperature --task sensor --out sensors.safetensors
 
-      metafun fit arrays.npz --target y            # X [rows, columns] and y [rows]
+      metafun fit arrays.npz --target y  # with arrays X (rows × columns) and y (rows)
     """
     from ..estimators.meta_fit import held_out_result, open_training, remove_training, run_settings
     from ..estimators.training_files import read_training_data

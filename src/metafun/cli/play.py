@@ -35,7 +35,7 @@ def play(
       metafun play runs/sinusoid --port 8080 --no-browser
     """
     if not (find_spec("starlette") and find_spec("uvicorn")):
-        raise InvalidConfig("metafun play needs starlette and uvicorn; install them: pip install 'metafun[play]'")
+        raise InvalidConfig('metafun play needs starlette and uvicorn; install them: pip install "metafun[play]"')
     from ..play.serving import bind, open_playground, serve
 
     with contextlib.suppress(KeyboardInterrupt), contextlib.closing(bind(port)) as sock:

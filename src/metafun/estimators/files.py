@@ -29,12 +29,14 @@ class LabelledRows:
         labels: names of the columns of labels; only regression may have several.
         x: inputs: the columns of a file, or pixels [n, dx].
         y: outputs, [n] or [n, dy], or labels, [n].
+        task: the task of the rows, if the model was trained on tasks with names and the file says which it is.
     """
 
     path: Path
     labels: list[str]
     x: Any
     y: Any
+    task: str | None = None
 
 
 def read_context(
@@ -64,7 +66,7 @@ def read_context(
         raise InvalidConfig(
             f"the model was trained on the columns {', '.join(learned)}; --columns and --drop do not apply."
         )
-    _check_one_task(columns, trained)
+    task = _task_of(columns, trained)
     inputs = learned or choice.inputs(columns, names)
     if trained.tasks.problem == "classification" and len(names) > 1:
         raise InvalidConfig(f"a classifier has one target; got {', '.join(names)}.")
@@ -75,17 +77,19 @@ def read_context(
     x = ColumnTable([columns.column(name, kinds.get(name)) for name in inputs])
     if not learned:
         notes.warnings.extend(f"{path}: {hint}" for hint in id_hints(columns, x.columns))
-    return LabelledRows(path, names, x, y)
+    return LabelledRows(path, names, x, y, task)
 
 
-def _check_one_task(columns: CsvColumns, trained: Trained) -> None:
-    """InvalidData if the context has rows of several tasks: the model would take them for one."""
-    task = trained.record.get("task")
-    count = len(set(columns.entries.get(task, ()))) if isinstance(task, str) else 0
-    if count > 1:
+def _task_of(columns: CsvColumns, trained: Trained) -> str | None:
+    """The task of the rows, if the file says which; InvalidData if there are several: the model takes them for one."""
+    name = trained.record.get("task")
+    tasks = sorted(set(columns.entries.get(name, ()))) if isinstance(name, str) else []
+    if len(tasks) > 1:
         raise InvalidData(
-            f"{columns.path} has rows of {count:,} tasks in '{task}', but a context is one task; give the rows of one."
+            f"{columns.path} has rows of {len(tasks):,} tasks in '{name}', but each call is about one task; give the "
+            "rows of one."
         )
+    return tasks[0] if tasks else None
 
 
 def trained_columns(trained: Trained) -> list[str]:
@@ -176,6 +180,9 @@ def _read_new_rows(
     if isinstance(context.x, np.ndarray):
         raise InvalidData(f"{context.path} is a folder of images, but {path} is not; give a folder of images too.")
     columns = read_csv(path)
+    task = _task_of(columns, estimator.trained_)
+    if task != context.task and None not in (task, context.task):
+        raise InvalidData(f"{path} has rows of '{task}', but {context.path} of '{context.task}'; give those of one task.")
     return columns.entries, ColumnTable([columns.column(like.name, like.kind) for like in context.x.columns])
 
 
