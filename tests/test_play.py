@@ -268,7 +268,7 @@ def test_other_forms_of_files_are_read_the_same_way_by_the_lines_of_python(clien
     _, found = table(client, text, target="y", problem="regression")
     assert found["predicted"] == 2 and "decimal=','" in found["code"]
     expected = ran(found["code"], tmp_path, "mine.csv", text, monkeypatch)
-    np.testing.assert_allclose(expected[0], [row[2] for row in found["rows"]], atol=1e-3)
+    np.testing.assert_allclose(expected[0], [row[1] for row in found["rows"]], atol=1e-3)
 
 
 def test_warnings_are_shown_once_and_large_tables_have_no_linear_model(client, monkeypatch):

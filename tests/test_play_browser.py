@@ -167,7 +167,7 @@ def test_a_bad_table_gets_a_clear_message_and_a_good_one_predictions(page, addre
 def test_an_answer_that_comes_after_the_next_file_is_not_shown(page, address):
     opened(page, address, "table")
     held = []
-    page.route("**/table?*target=*", held.append)
+    page.route("**/table?*target=*", lambda route: held.append(route))
     good = {"name": "good.csv", "mimeType": "text/csv", "buffer": b"a,b\n1,2\n3,\n"}
     with page.expect_request("**/table?*target=*"):
         page.set_input_files("#file", files=[good])
