@@ -247,7 +247,7 @@ def _scores(
     encoding = Encoding.of(inputs, keeps_missing=False)
     width, linear, numbers = len(encoding.outputs), None, np.empty((len(y), 0))
     if width * len(y) <= MAX_LINEAR_ENTRIES:
-        numbers = encoding(inputs)[rows]
+        numbers = encoding(_rows(inputs, rows).columns)
         model = LogisticRegression(max_iter=LINEAR_STEPS) if is_class else Ridge()
         linear = make_pipeline(StandardScaler(), model).fit(numbers[train], y[train])
     else:
