@@ -1,6 +1,7 @@
 """The server of `metafun play`: who may ask, what is refused, and that answers are those of the models."""
 
 import json
+import socket
 from pathlib import Path
 
 import jax
@@ -82,7 +83,16 @@ def test_what_is_too_large_or_no_request_is_refused(client):
     for content in (b"", b"[]", b"\xff", "[" * 5000, {}, {"model": "other", "points": []}, {"model": "gp-rbf"}):
         answer = post(client, "curves", content)
         assert answer.status_code == 400 and answer.json()["error"], content
-    for points in ([[1]], [1], "x", [["a", "b"]], [[0, None]], [[0, 0]] * (MAX_POINTS + 1), [[float("inf"), 0]]):
+    for points in (
+        [[1]],
+        [1],
+        "x",
+        [["a", "b"]],
+        [[0, None]],
+        [[0, 0]] * (MAX_POINTS + 1),
+        [[float("inf"), 0]],
+        [[10**400, 0]],
+    ):
         assert post(client, "curves", {"model": "gp-rbf", "points": points}).status_code == 400, points
 
 
@@ -140,6 +150,10 @@ def test_a_port_in_use_is_an_error(monkeypatch):
         assert host == "127.0.0.1"
         with pytest.raises(InvalidConfig, match="is not free"):
             bind(port)
+    with bind(0) as stopped, socket.create_connection(stopped.getsockname()):
+        port = stopped.getsockname()[1]
+        stopped.accept()[0].close()  # the side that closes first keeps the port for a minute
+    bind(port).close()
     monkeypatch.setattr("metafun.cli.play.find_spec", lambda name: None)
     result = CliRunner().invoke(cli, ["play"])
     assert result.exit_code == 2 and 'pip install "metafun[play]"' in result.stderr
@@ -170,7 +184,7 @@ def test_a_picture_does_not_depend_on_place_and_size():
 
 
 def test_what_is_no_drawing_is_refused(client):
-    for strokes in ([], [[]], "x", [[1]], [[["a", 1]]], [[[0, 0]] * 30_000], [[[float("nan"), 0]]]):
+    for strokes in ([], [[]], "x", [[1]], [[["a", 1]]], [[[0, 0]] * 30_000], [[[float("nan"), 0]]], [[[0, 10**400]]]):
         assert post(client, "glyphs", {"strokes": strokes, "examples": []}).status_code == 400, str(strokes)[:40]
     for examples in (None, [1], [{"label": "a", "picture": "AAAA"}], [{}]):
         assert post(client, "glyphs", {"strokes": RING, "examples": examples}).status_code == 400, examples
@@ -234,6 +248,11 @@ ROWS = "".join(f"{i},{i * i % 7},{'ab'[i % 2]}\n" for i in range(12))
         (f"x,y,c\n{ROWS}", {"target": "c", "problem": "regression"}, "'c' is 'a', not a number"),
         (f"x,y,c\n{ROWS}", {"target": "x", "problem": "classification"}, "12 classes in 12 rows"),
         ("x,y\n1,2\n3,4\n", {"target": "y", "problem": "regression"}, "at least 8"),
+        (
+            "x,c\n" + "".join(f"{i % 9},k{i % 101}\n" for i in range(202)),
+            {"target": "c", "problem": "classification"},
+            "at most 100",
+        ),
         ("x,y\n" + "1,1\n" * 3001, {}, "takes 3,000 rows"),
         ("y\n" + "1\n" * 12, {"target": "y", "problem": "regression"}, "no inputs left"),
     ],
@@ -241,6 +260,29 @@ ROWS = "".join(f"{i},{i * i % 7},{'ab'[i % 2]}\n" for i in range(12))
 def test_a_bad_table_gets_a_clear_message(client, text, options, message):
     status, answer = table(client, text, **options)
     assert status == 400 and message in answer["error"] and "\n" not in answer["error"]
+
+
+def test_other_forms_of_files_are_read_the_same_way_by_the_lines_of_python(client, tmp_path, monkeypatch):
+    rows = [(f"{i},5", f"{i + 1:02}.05.2024", f"1.00{i % 4},5", "?" if i > 13 else f"{i % 3},5") for i in range(16)]
+    text = "a;day;b;y\n" + "".join(";".join(row) + "\n" for row in rows)
+    _, found = table(client, text, target="y", problem="regression")
+    assert found["predicted"] == 2 and "decimal=','" in found["code"]
+    expected = ran(found["code"], tmp_path, "mine.csv", text, monkeypatch)
+    np.testing.assert_allclose(expected[0], [row[1] for row in found["rows"]], atol=1e-3)
+
+
+def test_warnings_are_shown_once_and_large_tables_have_no_linear_model(client, monkeypatch):
+    lines = [f"{i},text {i},{'red' if i % 4 < 2 else 'blue'},{'' if i > 20 else 'ab'[i % 2]}" for i in range(24)]
+    text = "id,remark,colour,c\n" + "\n".join(lines) + "\n"
+    monkeypatch.setattr(tables, "LINEAR_STEPS", 1)  # which does not converge
+    _, found = table(client, text, target="c", problem="classification")
+    hint, warning = found["notes"]
+    assert "remove it from the file" in hint and "--drop" not in hint and "is left out" in warning
+    assert found["scores"]["metrics"][0][2] is not None
+    monkeypatch.setattr(tables, "MAX_LINEAR_ENTRIES", 20)
+    _, found = table(client, text, target="c", problem="classification")
+    assert [row[2] for row in found["scores"]["metrics"]] == [None, None]
+    assert any("no logistic regression" in note for note in found["notes"])
 
 
 def test_a_table_that_is_too_large_is_refused(client):

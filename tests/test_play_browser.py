@@ -124,6 +124,15 @@ def test_the_keyboard_moves_adds_and_removes_points(page, address):
     assert page.evaluate(background) != light
 
 
+def test_a_point_that_is_removed_while_it_is_dragged_stays_removed(page, address):
+    opened(page, address)
+    page.locator(".point").first.hover(force=True)
+    page.mouse.down()
+    page.evaluate("document.getElementById('clear').click()")
+    page.mouse.move(500, 300)
+    assert page.inner_text("#count") == "0"
+
+
 def test_a_drawn_character_is_classified(page, address):
     opened(page, address, "glyphs")
     page.wait_for_selector(".classes canvas")
@@ -153,6 +162,25 @@ def test_a_bad_table_gets_a_clear_message_and_a_good_one_predictions(page, addre
     with page.expect_download() as download:
         page.click("#download")
     assert download.value.suggested_filename == "t-predicted.csv"
+
+
+def test_an_answer_that_comes_after_the_next_file_is_not_shown(page, address):
+    opened(page, address, "table")
+    held = []
+    page.route("**/table?*target=*", lambda route: held.append(route))
+    good = {"name": "good.csv", "mimeType": "text/csv", "buffer": b"a,b\n1,2\n3,\n"}
+    with page.expect_request("**/table?*target=*"):
+        page.set_input_files("#file", files=[good])
+    page.set_input_files("#file", files=[{**good, "name": "bad.csv", "buffer": b"a,b\n1\n"}])
+    playwright.expect(page.locator("#table-status")).to_contain_text("bad.csv")
+    scores = {"held_out": 1, "fitted": 1, "linear": "", "metrics": []}
+    lists = {name: [] for name in ("notes", "header", "rows")}
+    with page.expect_event("requestfinished"):
+        held[0].fulfill(
+            json={"scores": scores, "code": "", "labelled": 1, "predicted": 0, "held_out_only": False, **lists}
+        )
+    page.wait_for_timeout(100)
+    assert not page.is_visible("#results") and "bad.csv" in page.inner_text("#table-status")
 
 
 def test_the_static_page_computes_as_python_does(page, model):

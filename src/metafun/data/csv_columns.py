@@ -32,12 +32,17 @@ class CsvColumns:
     Args:
         path: the file, for messages.
         entries: the entries of each column, by its name.
-        decimal_comma: whether 3,5 is a number.
+        delimiter: what separates the entries of a row.
     """
 
     path: Path
     entries: dict[str, list[str]]
-    decimal_comma: bool = False
+    delimiter: str = ","
+
+    @property
+    def decimal_comma(self) -> bool:
+        """Whether 3,5 is a number."""
+        return self.delimiter != ","
 
     @property
     def names(self) -> list[str]:
@@ -163,7 +168,7 @@ def _parse(file: TextIO, path: Path) -> CsvColumns:
         if len(line) != len(names):
             raise InvalidData(f"row {number} has {len(line)} entries for {len(names)} columns")
     entries = {name: [line[i].strip() for line in lines[1:]] for i, name in enumerate(names)}
-    return CsvColumns(path, entries, delimiter != ",")
+    return CsvColumns(path, entries, delimiter)
 
 
 def _lines(file: TextIO) -> Iterator[str]:

@@ -77,12 +77,13 @@ def _split_names(values: Sequence[str], columns: CsvColumns) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def id_hints(columns: CsvColumns, inputs: Sequence[Column]) -> list[str]:
+def id_hints(columns: CsvColumns, inputs: Sequence[Column], remedy: str = "leave it out with --drop '{}'") -> list[str]:
     """A hint for each input that looks like an id: a different whole number in every row.
 
     Args:
         columns: the columns of a file.
         inputs: those that are inputs.
+        remedy: what to do about it; {} stands for its name.
     """
     hints = []
     for column in inputs:
@@ -93,8 +94,8 @@ def id_hints(columns: CsvColumns, inputs: Sequence[Column]) -> list[str]:
         if is_different and (ID_NAME.fullmatch(column.name) or (np.diff(values) == 1).all()):
             hints.append(
                 printable(
-                    f"'{column.name}' looks like an id, a different whole number in every row; if it is one, leave it "
-                    f"out with --drop '{column.name}'."
+                    f"'{column.name}' looks like an id, a different whole number in every row; if it is one, "
+                    f"{remedy.format(column.name)}."
                 )
             )
     return hints
@@ -111,4 +112,4 @@ def errors_about(path: Path, notes: Notes) -> Iterator[None]:
             raise
         except ValueError as error:
             raise InvalidData(f"{path}: {str(error).splitlines()[0]}") from None
-    notes.warnings.extend(f"{path}: {warning.message}" for warning in caught)
+    notes.warnings.extend(dict.fromkeys(f"{path}: {warning.message}" for warning in caught))

@@ -24,6 +24,7 @@ from .glyphs import MAX_CLASSES, MAX_EXAMPLES, GlyphModel, decode_picture, encod
 from .guard import Guard, read_body
 
 MAX_JSON_BYTES = 2**20
+MAX_NUMBER = float(np.finfo(np.float32).max)
 # Of the name of a class, and of a file.
 MAX_LABEL, MAX_NAME = 40, 100
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -175,7 +176,7 @@ def _strokes(strokes: Any) -> Any:
     if not isinstance(strokes, list) or not all(
         isinstance(stroke, list) and all(map(_is_pair, stroke)) for stroke in strokes
     ):
-        raise HTTPException(400, "expected strokes as lists of pairs of numbers.")
+        raise HTTPException(400, "expected strokes as lists of pairs of finite numbers.")
     return strokes
 
 
@@ -195,12 +196,16 @@ def _model_and_points(playground: Playground, content: Any) -> tuple[CurveModel,
     if model is None:
         raise HTTPException(400, f"there is no such model; known: {', '.join(playground.curves)}.")
     if not isinstance(points, list) or not all(_is_pair(point) for point in points):
-        raise HTTPException(400, "expected points as pairs of numbers.")
+        raise HTTPException(400, "expected points as pairs of finite numbers.")
     return model, points
 
 
 def _is_pair(point: Any) -> bool:
-    return isinstance(point, list) and len(point) == 2 and all(isinstance(v, int | float) for v in point)
+    return (
+        isinstance(point, list)
+        and len(point) == 2
+        and all(isinstance(v, int | float) and abs(v) <= MAX_NUMBER for v in point)
+    )
 
 
 def _arrays(arrays: list[Any]) -> Response:

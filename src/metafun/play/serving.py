@@ -1,5 +1,6 @@
 """From a model's name to a page in the browser."""
 
+import os
 import secrets
 import socket
 import threading
@@ -46,12 +47,15 @@ def bind(port: int) -> socket.socket:
     """
     # asyncio sends small answers at once (TCP_NODELAY) only if the protocol is named.
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    # So that the port is free again at once after Ctrl-C. On Windows it would allow two servers on one port.
+    if os.name == "posix":
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((HOST, port))
+        sock.listen()
     except OSError as error:
         sock.close()
         raise InvalidConfig(f"--port {port} is not free ({error.strerror}); choose another, or leave it out.") from None
-    sock.listen()
     return sock
 
 

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from ..data.csv_columns import CsvColumns, csv_text, parse_csv
 from ..data.encoding import Encoding
 from ..data.frames import Column, ColumnTable
-from ..data.text_entries import is_missing
+from ..data.text_entries import DECIMAL_COMMA, DOTTED_DATE, is_missing
 from ..errors import InvalidData
 from ..estimators import MetaFunClassifier, MetaFunRegressor
 from ..estimators.files import predicted_columns
@@ -24,7 +24,12 @@ from ..estimators.notes import ColumnChoice, Notes, errors_about, id_hints
 Problem = Literal["classification", "regression"]
 MAX_BYTES = 5 * 2**20
 # So that an answer takes seconds.
-MAX_ROWS, MAX_COLUMNS = 3000, 500
+MAX_ROWS, MAX_COLUMNS, MAX_CLASSES = 3000, 500, 100
+# Each category is a column of its own in the linear models.
+MAX_LINEAR_ENTRIES = MAX_ROWS * MAX_COLUMNS
+LINEAR_STEPS = 200
+# Entries that are missing here but text to pandas.
+NOT_IN_PANDAS = {"?", "na"}
 # Whole numbers of so few kinds are classes, unless the user says otherwise.
 FEW_CLASSES = 10
 MIN_LABELLED = 8
@@ -62,7 +67,7 @@ class TableTask:
     def inputs(self) -> list[Column]:
         """All other columns."""
         found = [self.columns.column(name) for name in ColumnChoice().inputs(self.columns, [self.target])]
-        self.notes.warnings.extend(id_hints(self.columns, found))
+        self.notes.warnings.extend(id_hints(self.columns, found, "remove it from the file"))
         return found
 
     def outputs(self) -> NDArray:
@@ -128,9 +133,16 @@ def predict(content: bytes, name: str, target: str, problem: Problem) -> dict[st
             f"{name}: '{target}' has {len(labelled)} entries; at least {MIN_LABELLED} are needed to predict the others."
         )
     inputs, y = task.inputs(), task.outputs()
+    _check_classes(task, y)
+    split = _split(task, y)
+    train, held_out = train_test_split(np.arange(len(y)), **split)
+    # Only the model whose predictions are shown may warn; the others would repeat it with fewer rows.
+    with errors_about(columns.path, Notes() if len(unlabelled) else task.notes):
+        fitted = task.fit(_rows(inputs, labelled[train]), y[train])
+    with errors_about(columns.path, Notes()):
+        scores = _scores(task, fitted, inputs, y, train, held_out)
+    new = unlabelled if len(unlabelled) else labelled[held_out]
     with errors_about(columns.path, task.notes):
-        scores, fitted, held_out = _score(task, inputs, y)
-        new = unlabelled if len(unlabelled) else labelled[held_out]
         if len(unlabelled):
             fitted = task.fit(_rows(inputs, labelled), y)
         predicted = predicted_columns(fitted, _rows(inputs, new), [target], INTERVAL if problem == "regression" else ())
@@ -146,22 +158,24 @@ def predict(content: bytes, name: str, target: str, problem: Problem) -> dict[st
         "header": list(shown),
         "rows": [list(row) for row in zip(*shown.values(), strict=True)][:SHOWN_ROWS],
         "csv": csv_text({**given, **named}),
-        "code": code(task, _split(task, y)),
+        "code": code(task, inputs, split),
     }
 
 
-def code(task: TableTask, split: dict[str, Any]) -> str:
+def code(task: TableTask, inputs: list[Column], split: dict[str, Any]) -> str:
     """The same in Python.
 
     Args:
         task: the table.
+        inputs: its inputs.
         split: how rows were held out, as arguments of `train_test_split`.
     """
     is_class = task.problem == "classification"
     estimator = "MetaFunClassifier" if is_class else "MetaFunRegressor"
     predict = "predict_proba({})" if is_class else "predict({}, return_std=True)"
     lines = [f"from metafun import {estimator}", "import pandas"]
-    read = f"data = pandas.read_csv({task.columns.path.name!r}).set_index({task.target!r})"
+    options = "".join(f", {name}={value!r}" for name, value in _pandas_options(task, inputs).items())
+    read = f"data = pandas.read_csv({task.columns.path.name!r}{options}).set_index({task.target!r})"
     known, new = "known", "new"
     if len(task.unlabelled):
         lines += [read, "known, new = data[data.index.notna()], data[data.index.isna()]"]
@@ -173,6 +187,25 @@ def code(task: TableTask, split: dict[str, Any]) -> str:
     return "\n".join(
         [*lines, f"model = {estimator}().fit({known}, {known}.index)", f"print(model.{predict.format(new)})"]
     )
+
+
+def _pandas_options(task: TableTask, inputs: list[Column]) -> dict[str, Any]:
+    """Arguments with which pandas reads the file as this page does; only those that matter."""
+    columns = task.columns
+    entries = {name: set(found) for name, found in columns.entries.items()}
+    numbers = [entries[task.target]] if task.problem == "regression" else []
+    numbers += [entries[column.name] for column in inputs if column.kind == "number"]
+    commas = [c for c in set().union(*numbers) if columns.decimal_comma and DECIMAL_COMMA.fullmatch(c)]
+    times = [column.name for column in inputs if column.kind == "time"]
+    options = {
+        "sep": columns.delimiter if columns.delimiter != "," else None,
+        "decimal": "," if commas else None,
+        "thousands": "." if any("." in entry for entry in commas) else None,
+        "na_values": sorted(NOT_IN_PANDAS.intersection(set().union(*entries.values()))),
+        "parse_dates": times,
+        "dayfirst": any(DOTTED_DATE.fullmatch(entry) for name in times for entry in entries[name]),
+    }
+    return {name: value for name, value in options.items() if value}
 
 
 def example(problem: Problem) -> tuple[str, str]:
@@ -196,27 +229,33 @@ def _read(content: bytes, name: str) -> CsvColumns:
     return columns
 
 
-def _score(
-    task: TableTask, inputs: list[Column], y: NDArray
-) -> tuple[dict[str, Any], MetaFunClassifier | MetaFunRegressor, NDArray]:
-    """Scores on held-out rows, the model that was fitted to the others, and the indices of the held-out rows."""
-    is_class, labels = task.problem == "classification", set(y.tolist())
-    if is_class and len(labels) > len(y) / 2:
+def _check_classes(task: TableTask, y: NDArray) -> None:
+    count = len(set(y.tolist()))
+    if task.problem == "classification" and (count > len(y) / 2 or count > MAX_CLASSES):
         raise InvalidData(
-            f"'{task.target}' has {len(labels)} classes in {len(y)} rows; if it holds numbers, say so, otherwise "
-            "choose another column."
+            f"'{task.target}' has {count} classes in {len(y)} rows; the page takes at most {MAX_CLASSES}, and two rows "
+            "of each on average. If it holds numbers, say so, otherwise choose another column."
         )
-    train, test = train_test_split(np.arange(len(y)), **_split(task, y))
-    rows = task.labelled
-    fitted = task.fit(_rows(inputs, rows[train]), y[train])
-    numbers = Encoding.of(inputs, keeps_missing=False)(inputs)[rows]
-    linear = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000) if is_class else Ridge())
-    linear.fit(numbers[train], y[train])
-    x = _rows(inputs, rows[test])
-    measure = _of_classes if is_class else _of_numbers
-    metrics = measure(fitted, x, linear, numbers[test], y[test])
+
+
+def _scores(
+    task: TableTask, fitted: Any, inputs: list[Column], y: NDArray, train: NDArray, test: NDArray
+) -> dict[str, Any]:
+    """Scores on held-out rows, beside those of a linear model unless the table is too large for it."""
+    is_class, rows = task.problem == "classification", task.labelled
     name = "logistic regression" if is_class else "ridge regression"
-    return {"held_out": len(test), "fitted": len(train), "linear": name, "metrics": metrics}, fitted, test
+    encoding = Encoding.of(inputs, keeps_missing=False)
+    width, linear, numbers = len(encoding.outputs), None, np.empty((len(y), 0))
+    if width * len(y) <= MAX_LINEAR_ENTRIES:
+        numbers = encoding(_rows(inputs, rows).columns)
+        model = LogisticRegression(max_iter=LINEAR_STEPS) if is_class else Ridge()
+        linear = make_pipeline(StandardScaler(), model).fit(numbers[train], y[train])
+    else:
+        reason = f"with a column for each category the table has {width:,} columns, too many for this page"
+        task.notes.warnings.append(f"{task.columns.path}: no {name}, since {reason}")
+    measure = _of_classes if is_class else _of_numbers
+    metrics = measure(fitted, _rows(inputs, rows[test]), linear, numbers[test], y[test])
+    return {"held_out": len(test), "fitted": len(train), "linear": name, "metrics": metrics}
 
 
 def _split(task: TableTask, y: NDArray) -> dict[str, Any]:
@@ -232,24 +271,25 @@ def _split(task: TableTask, y: NDArray) -> dict[str, Any]:
 def _of_classes(model: Any, x: Any, linear: Any, numbers: NDArray, y: NDArray) -> list[list[Any]]:
     """Rows of a table: a metric, of the model, of the linear one."""
 
-    def loss(fitted: Any, shares: NDArray) -> float | None:
+    def scores(fitted: Any, shares: NDArray) -> tuple[float, float | None]:
         known = set(fitted.classes_) >= set(y)
-        return float(-log_loss(y, shares, labels=list(fitted.classes_))) if known else None
+        loss = float(-log_loss(y, shares, labels=list(fitted.classes_))) if known else None
+        return float(accuracy_score(y, fitted.classes_[shares.argmax(1)])), loss
 
-    shares, linear_shares = model.predict_proba(x), linear.predict_proba(numbers)
-    accuracies = [float(accuracy_score(y, model.classes_[shares.argmax(1)])), float(linear.score(numbers, y))]
-    return [["accuracy", *accuracies], ["log-likelihood", loss(model, shares), loss(linear, linear_shares)]]
+    ours = scores(model, model.predict_proba(x))
+    others = scores(linear, linear.predict_proba(numbers)) if linear else (None, None)
+    return [list(row) for row in zip(("accuracy", "log-likelihood"), ours, others, strict=True)]
 
 
 def _of_numbers(model: Any, x: Any, linear: Any, numbers: NDArray, y: NDArray) -> list[list[Any]]:
+    def scores(predicted: NDArray) -> tuple[float, float]:
+        return float(r2_score(y, predicted)), float(root_mean_squared_error(y, predicted))
+
     mean, std = model.predict(x, return_std=True)
-    other = linear.predict(numbers)
+    others = scores(linear.predict(numbers)) if linear else (None, None)
+    rows = [list(row) for row in zip(("R²", "root mean squared error"), scores(mean), others, strict=True)]
     inside = float((abs(y - mean) <= 1.96 * std).mean())
-    return [
-        ["R²", float(r2_score(y, mean)), float(r2_score(y, other))],
-        ["root mean squared error", float(root_mean_squared_error(y, mean)), float(root_mean_squared_error(y, other))],
-        ["inside the 95 % interval", inside, None],
-    ]
+    return [*rows, ["inside the 95 % interval", inside, None]]
 
 
 def _rows(columns: list[Column], rows: NDArray) -> ColumnTable:

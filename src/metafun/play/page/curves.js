@@ -31,6 +31,7 @@ class Curves {
     this.models = models;
     this.points = [];
     this.selected = -1;
+    this.dragging = -1;
     this.svg = el("plot");
     this.layers = {};
     for (const name of ["axes", "strip", "band", "exactBand", "exact", "functions", "updates", "mean", "lines", "probe", "points"]) {
@@ -118,7 +119,6 @@ class Curves {
 
   connect() {
     const { svg } = this;
-    let dragging = -1;
     svg.addEventListener("pointerdown", (event) => {
       if (event.button !== 0 || !this.engine) return;
       const handle = event.target.closest(".point");
@@ -126,16 +126,16 @@ class Curves {
       if (!handle && !place.inside) return;
       event.preventDefault();
       svg.setPointerCapture(event.pointerId);
-      dragging = handle ? Number(handle.dataset.index) : this.add(place.x, place.y);
-      this.select(dragging);
+      this.dragging = handle ? Number(handle.dataset.index) : this.add(place.x, place.y);
+      this.select(this.dragging);
     });
     svg.addEventListener("pointermove", (event) => {
       if (!this.engine) return;
       const place = this.at(event);
-      if (dragging >= 0) this.move(dragging, place.x, place.y);
+      if (this.dragging >= 0) this.move(this.dragging, place.x, place.y);
       this.setProbe(this.nearest(place.x));
     });
-    for (const end of ["pointerup", "pointercancel"]) svg.addEventListener(end, () => (dragging = -1));
+    for (const end of ["pointerup", "pointercancel"]) svg.addEventListener(end, () => (this.dragging = -1));
     svg.addEventListener("contextmenu", (event) => {
       const handle = event.target.closest(".point");
       if (!handle) return;
@@ -197,12 +197,14 @@ class Curves {
   }
 
   move(i, x, y) {
+    if (i >= this.points.length) return;
     this.points[i] = this.within(x, y);
     this.changed();
   }
 
   remove(i, focus = false) {
     if (i < 0) return;
+    this.dragging = -1;
     this.points.splice(i, 1);
     this.select(-1);
     this.changed();
@@ -210,6 +212,7 @@ class Curves {
   }
 
   replace(points) {
+    this.dragging = -1;
     this.points = points;
     this.select(-1);
     this.changed();

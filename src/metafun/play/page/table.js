@@ -35,6 +35,7 @@ function fillTable(table, header, rows, draw = () => {}) {
 
 class Table {
   constructor() {
+    this.turn = 0;
     const zone = el("drop-zone");
     el("file").addEventListener("change", (event) => {
       if (event.target.files[0]) this.open(event.target.files[0]);
@@ -48,51 +49,70 @@ class Table {
     }
     zone.addEventListener("drop", (event) => event.dataTransfer.files[0] && this.open(event.dataTransfer.files[0]));
     document.querySelectorAll("[data-example]").forEach((button) => button.addEventListener("click", () => this.example(button.dataset.example)));
-    el("target").addEventListener("change", () => this.suggest());
+    el("target").addEventListener("change", () => {
+      this.stop();
+      this.suggest();
+    });
+    el("problem").addEventListener("change", () => this.stop());
     el("predict").addEventListener("click", () => this.predict());
     el("download").addEventListener("click", () => this.download());
     el("copy").addEventListener("click", () => this.copy());
   }
 
-  /** Runs `work` and shows its error; the buttons wait meanwhile. */
-  async busy(text, work) {
-    const status = el("table-status");
-    status.classList.remove("error");
-    status.textContent = text;
-    document.querySelectorAll("#table button").forEach((button) => (button.disabled = true));
+  status(text, isError = false, isBusy = false) {
+    el("table-status").textContent = text;
+    el("table-status").classList.toggle("error", isError);
+    document.querySelectorAll("#table button").forEach((button) => (button.disabled = isBusy));
+  }
+
+  /** Awaits `load` and shows its answer or its error, unless another request was made meanwhile; the buttons wait. */
+  async busy(text, load, show) {
+    const turn = ++this.turn;
+    this.status(text, false, true);
     try {
-      await work();
-      status.textContent = "";
+      const answer = await load();
+      if (turn !== this.turn) return;
+      show(answer);
+      this.status("");
     } catch (error) {
-      status.textContent = error.message;
-      status.classList.add("error");
-    } finally {
-      document.querySelectorAll("#table button").forEach((button) => (button.disabled = false));
+      if (turn === this.turn) this.status(error.message, true);
     }
   }
 
+  /** Ignores the answer that is awaited. */
+  stop() {
+    this.turn++;
+    this.status("");
+  }
+
   async example(problem) {
-    await this.busy("loading the example …", async () => {
-      const { name, csv } = await (await post("example", JSON.stringify({ problem }))).json();
-      this.file = new File([csv], name);
-    });
-    await this.open(this.file);
+    let file = null;
+    await this.busy(
+      "loading the example …",
+      async () => (await post("example", JSON.stringify({ problem }))).json(),
+      ({ name, csv }) => (file = new File([csv], name)),
+    );
+    if (file) await this.open(file);
   }
 
   async open(file) {
     for (const id of ["choices", "results"]) el(id).hidden = true;
-    await this.busy(`reading ${file.name} …`, async () => {
+    const load = async () => {
       if (file.size > MOST_MB * 2 ** 20) throw new Error(`${file.name} is larger than ${MOST_MB} MB; use metafun in Python for it.`);
       this.file = file;
-      const { rows, columns, target } = await (await this.send({})).json();
+      return (await this.send({})).json();
+    };
+    let isOpen = false;
+    await this.busy(`reading ${file.name} …`, load, ({ rows, columns, target }) => {
       this.columns = columns;
       el("table-name").textContent = `${file.name}: ${rows.toLocaleString("en")} rows, ${columns.length} columns`;
       el("target").replaceChildren(...columns.map(({ name, missing }) => new Option(missing ? `${name} (${missing} missing)` : name, name)));
       el("target").value = target;
       el("choices").hidden = false;
       this.suggest();
+      isOpen = true;
     });
-    if (!el("choices").hidden) await this.predict();
+    if (isOpen) await this.predict();
   }
 
   send(options) {
@@ -107,9 +127,9 @@ class Table {
 
   async predict() {
     const [target, problem] = [el("target").value, el("problem").value];
-    await this.busy("predicting … the first table takes some seconds", async () => {
-      el("results").hidden = true;
-      this.answer = await (await this.send({ target, problem })).json();
+    el("results").hidden = true;
+    await this.busy("predicting … the first table takes some seconds", async () => (await this.send({ target, problem })).json(), (answer) => {
+      this.answer = answer;
       this.show();
     });
   }
