@@ -121,7 +121,20 @@ def test_an_edited_configuration_does_not_pass_for_the_trained_one(tmp_path):
 def test_a_folder_that_a_killed_process_had_only_begun_is_free(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.toml.tmp").write_text("[mod")
+    (tmp_path / "run" / f"config.toml.{'0a' * 16}.tmp").write_text("[mod")
     assert new_run(tmp_path / "run").config.training.steps == 60
+    assert not list((tmp_path / "run").glob("*.tmp"))
+
+
+def test_temporary_files_of_the_user_are_kept(tmp_path):
+    notes = tmp_path / "notes.tmp"
+    notes.write_text("precious")
+    with pytest.raises(InvalidRun, match="exists and is not a run folder"):
+        new_run(tmp_path)
+    run = new_run(tmp_path / "run")
+    notes = notes.rename(run.path / "notes.tmp")
+    run.folder.rewind_metrics(0)
+    assert notes.read_text() == "precious"
 
 
 def test_training_a_finished_run_changes_nothing(finished):

@@ -209,7 +209,7 @@ def kill(seed: int, number: int, work: Path, references: dict[str, Reference], c
         if outcome.code == 0:
             break
         if outcome.code != -signal.SIGKILL:
-            return f"{name} {number}: {outcome.problem}"
+            return f"{name} {number}: {outcome.problem or outcome.text[-300:]}"
         killed += 1
         if name == "import":
             _imported(work)  # the old table or the new one, always
