@@ -14,6 +14,7 @@ from metafun.bench.collection_results import CollectionCell, add_collection_cell
 from metafun.cli import app
 from metafun.errors import InvalidConfig, InvalidData
 from tools.report.collection_benchmark import newest_cells, render_collection_benchmark
+from tools.report.comparisons import _collections
 from tools.report.records import missing_fields
 
 
@@ -178,6 +179,15 @@ def test_collections_of_one_name_are_told_apart(tmp_path):
     for each in cells:
         add_collection_cell(tmp_path / "collections.jsonl", each)
     assert {each.fingerprint for each in newest_cells(tmp_path)} == {"new"}
+
+
+def test_bundled_collections_do_not_count_as_public(tmp_path):
+    for data, error in (("growth", 0.1), ("storms", 0.4), ("rats", 0.3)):
+        for method in (*SIMPLE, META_FIT):
+            each = cell(data, method, error if method == META_FIT else 0.5)
+            add_collection_cell(tmp_path / "collections.jsonl", each)
+    found = _collections(tmp_path)
+    assert found.where.startswith("2 public collections") and found.ours == "0.70"
 
 
 def test_the_sentence_says_who_wins(tmp_path):
