@@ -375,3 +375,20 @@ def test_a_run_killed_before_its_first_checkpoint_is_validated_first_once(tmp_pa
     run.folder.append_metrics({"step": 0, "seconds": 0.0, "loss": [None], "validation": [1.0]})
     list(run.train())
     assert [entry["step"] for entry in run.metrics() if "validation" in entry] == [0, 20]
+
+
+def test_runs_on_features_are_compared_on_the_table_and_the_sizes_of_the_first(monkeypatch):
+    def run(name, ways, fingerprint):
+        config = load_config("features", ["tasks.data=t", f"tasks.ways={ways}"])
+        tasks = dataclasses.replace(config.tasks, fingerprint=fingerprint)
+        experiment = SimpleNamespace(config=config, tasks=tasks, evaluation=config.evaluation)
+        return SimpleNamespace(path=name, experiment=experiment, variant=experiment)
+
+    found = []
+    facts = dict.fromkeys((*compare.FACTS, "test_tasks"))
+    monkeypatch.setattr(compare, "measure", lambda run, console, changes: found.append(changes) or facts)
+    compare.compare_runs([run("a", 5, "x"), run("b", 20, "x")], None, {"evaluation.shots": (3,)})
+    sizes = {"evaluation.ways": (5,), "evaluation.shots": (3,), "evaluation.targets": 15}
+    assert len(found) == 2 and all(sizes.items() <= changes.items() for changes in found)
+    with pytest.raises(InvalidRun, match=r"a and b have different test tasks: tasks\.data is 't' and 't'"):
+        compare.compare_runs([run("a", 5, "x"), run("b", 5, "y")], None)

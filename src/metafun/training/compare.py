@@ -61,7 +61,8 @@ def _check_same_tasks(first: Run, other: Run, *, has_shots: bool) -> None:
         if here != there:
             remedy = "give the sizes of the context with --shots" if name in ours.anyshot_settings else ""
             if name == "fingerprint":
-                name, here, there = "data", ours.data, theirs.data
+                name = "data"
+                here, there = (f"{tasks.data}, SHA-256 {str(tasks.fingerprint)[:12]}…" for tasks in (ours, theirs))
             raise InvalidRun(
                 f"{first.path} and {other.path} have different test tasks: tasks.{name} is {here!r} and {there!r}; "
                 f"{remedy or 'compare runs with the same'}."
