@@ -1,11 +1,13 @@
 """Run folders and checkpoints: interrupted, damaged, foreign, full disk."""
 
+import dataclasses
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -18,6 +20,7 @@ from metafun import load_model
 from metafun.config import load_config
 from metafun.errors import Diverged, InvalidCheckpoint, InvalidConfig, InvalidRun
 from metafun.files import LOCK
+from metafun.training import compare
 from metafun.training.devices import task_mesh
 from metafun.training.run import Run
 from metafun.training.trainer import State, Trainer
@@ -390,5 +393,7 @@ def test_runs_on_features_are_compared_on_the_table_and_the_sizes_of_the_first(m
     compare.compare_runs([run("a", 5, "x"), run("b", 20, "x")], None, {"evaluation.shots": (3,)})
     sizes = {"evaluation.ways": (5,), "evaluation.shots": (3,), "evaluation.targets": 15}
     assert len(found) == 2 and all(sizes.items() <= changes.items() for changes in found)
-    with pytest.raises(InvalidRun, match=r"a and b have different test tasks: tasks\.data is 't' and 't'"):
+    with pytest.raises(
+        InvalidRun, match=r"a and b have different test tasks: tasks\.data is 't, SHA-256 x…' and 't, SHA-256 y…'"
+    ):
         compare.compare_runs([run("a", 5, "x"), run("b", 5, "y")], None)
