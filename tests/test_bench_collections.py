@@ -12,7 +12,9 @@ from metafun.bench.collection_gpboost import GPBOOST
 from metafun.bench.collection_methods import FOREST_GP, META_FIT, METHODS, SIMPLE
 from metafun.bench.collection_results import CollectionCell, add_collection_cell, compare, read_collection_cells
 from metafun.cli import app
-from tools.report.collection_benchmark import render_collection_benchmark
+from metafun.errors import InvalidConfig, InvalidData
+from tools.report.collection_benchmark import newest_cells, render_collection_benchmark
+from tools.report.comparisons import _collections
 from tools.report.records import missing_fields
 
 
@@ -141,9 +143,51 @@ def test_mistakes_are_reported_in_a_line(tmp_path, text, words, message):
     assert message in refused.stderr
 
 
-def cell(data, method, error, likelihood=0.0):
+def test_every_split_must_hold_out_a_task_large_enough():
+    tasks = [(np.arange(n)[:, None], np.arange(n) + 0.5 * i) for i, n in enumerate((4,) * 7 + (10,))]
+    with pytest.raises(InvalidConfig, match=r"held out in split \d have at most 4 points; --points 5 leaves none"):
+        benchmark.check_points(Collection("sizes", "sizes", tasks), (5,), 5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"y": np.array(["a"] * 8)}, r"'y' holds text \[8\]; expected numbers for each row"),
+        ({"X": np.array(1.0)}, r"'X' holds numbers \[\]; expected numbers for each row"),
+        ({"task": np.zeros((8, 2))}, r"'task' holds numbers \[8, 2\]; expected a name or number for each row"),
+    ],
+)
+def test_arrays_that_are_no_collection(tmp_path, changes, message):
+    arrays = {"X": np.zeros((8, 1)), "y": np.arange(8), "task": np.arange(8) // 2}
+    np.savez(tmp_path / "a.npz", **(arrays | changes))
+    with pytest.raises(InvalidData, match=message):
+        open_collection(str(tmp_path / "a.npz"), "y", "task")
+
+
+def cell(data, method, error, likelihood=0.0, fingerprint=""):
     metrics = {"rmse": (error,), "log_likelihood": (likelihood,), "coverage": (0.95,)}
-    return CollectionCell(data, 3, method, metrics, 1.0, 12, data, (0,), "metafun", "cpu", "0", "2026-01-01")
+    return CollectionCell(
+        data, 3, method, metrics, 1.0, 12, fingerprint or data, (0,), "metafun", "cpu", "0", "2026-01-01"
+    )
+
+
+def test_collections_of_one_name_are_told_apart(tmp_path):
+    cells = [cell("storms", name, 0.5, fingerprint=each) for each in ("old", "new") for name in SIMPLE]
+    cells += [cell("storms", META_FIT, 0.4, fingerprint="new"), cell("storms", META_FIT, 0.6, fingerprint="old")]
+    assert compare(cells)[0].ratios == pytest.approx({"storms new": 0.8, "storms old": 1.2})
+    cells += [cell("storms", META_FIT, 0.3, fingerprint="new")]
+    for each in cells:
+        add_collection_cell(tmp_path / "collections.jsonl", each)
+    assert {each.fingerprint for each in newest_cells(tmp_path)} == {"new"}
+
+
+def test_bundled_collections_do_not_count_as_public(tmp_path):
+    for data, error in (("growth", 0.1), ("storms", 0.4), ("rats", 0.3)):
+        for method in (*SIMPLE, META_FIT):
+            each = cell(data, method, error if method == META_FIT else 0.5)
+            add_collection_cell(tmp_path / "collections.jsonl", each)
+    found = _collections(tmp_path)
+    assert found.where.startswith("2 public collections") and found.ours == "0.70"
 
 
 def test_the_sentence_says_who_wins(tmp_path):

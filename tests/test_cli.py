@@ -144,6 +144,10 @@ def test_the_figure_of_one_run_goes_where_it_is_told(trained, tmp_path):
 def test_runs_on_curves_are_compared_but_not_with_runs_on_sinusoids(trained, tmp_path):
     for name in ("gp-paper-kfp", "gp-paper-dfp"):
         assert metafun("train", name, "--out", tmp_path / name, *SETTINGS).exit_code == 0
+    other = ("--set", "tasks.kernel=matern52", "--out", tmp_path / "matern")
+    assert metafun("train", "gp-paper-kfp", *SETTINGS, *other).exit_code == 0
+    refused = fails("compare", tmp_path / "gp-paper-kfp", tmp_path / "matern")
+    assert "have different test tasks: tasks.kernel is 'rbf' and 'matern52'; compare runs with the same." in refused
     figure = tmp_path / "both.png"
     assert metafun("plot", tmp_path / "gp-paper-kfp", tmp_path / "gp-paper-dfp", "--out", figure).exit_code == 0
     assert figure.read_bytes()[:4] == b"\x89PNG"

@@ -1,5 +1,6 @@
 """Files as people have them: separators, decimal commas, gaps, dates, ids; metafun fit and predict on them."""
 
+import csv
 import json
 import subprocess
 import sys
@@ -200,6 +201,19 @@ def test_a_file_of_tasks_becomes_predictions(rooms, tmp_path):
     assert "row 1: 'load' is 'much', not a number" in refused(
         "predict", wrong, "--model", model, "--context", known, "--json"
     )
+
+
+def test_each_of_several_targets_is_one_column(tmp_path):
+    np.savez(tmp_path / "b.npz", X=np.zeros((8, 1)), a=np.zeros(8), b=np.zeros((8, 2)), t=np.arange(8) // 2)
+    said = refused("fit", tmp_path / "b.npz", "--target", "a", "--target", "b", "--task", "t", "--out", tmp_path / "m")
+    assert "'b' is [8, 2]; each of several --target is [rows]" in said
+
+
+def test_the_bound_on_fields_is_that_of_the_reader_alone(tmp_path):
+    former = csv.field_size_limit()
+    with pytest.raises(InvalidData, match="field larger than field limit"):
+        read_csv(csv_file(tmp_path / "a.csv", "x,y\n" + "1" * 70_000 + ",2\n"))
+    assert csv.field_size_limit() == former
 
 
 def test_a_forgotten_task_is_suggested(rooms, tmp_path):

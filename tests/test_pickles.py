@@ -195,6 +195,14 @@ def colliding(step) -> bytes:
         (b"\x80\x02}N" + b"N\x86" * 150_000 + b"Ns.", "more than 100 deep"),
         (b"\x80\x02}N" + b"q\x00h\x00\x85" * 150_000 + b"Ns.", "more than 100 deep"),
         (b"\x80\x02" + b"]" * 50_000 + b"a" * 49_999 + b".", "more than 100 deep"),
+        (
+            b"\x80\x02"
+            + b"".join(b"]r%b" % i.to_bytes(4, "little") for i in range(150))
+            + b"".join(b"j%ba0" % i.to_bytes(4, "little") for i in range(149))
+            + b".",
+            "after it has used it elsewhere",
+        ),
+        (b"\x80\x02" + b"]q\x00]q\x01h\x00ah\x00h\x01ae.", "after it has used it elsewhere"),
         (colliding(MODULUS), "10,000 keys that are not text"),
         (colliding(float(2**61)), "10,000 keys that are not text"),
         (b"\x80\x02(" + b"}" * 2_000_000 + b"t.", "more containers than a file of its size"),
@@ -202,7 +210,20 @@ def colliding(step) -> bytes:
         (b"\x80\x02\x85.", "an empty stack"),
         (b"\x80\x02t.", "has not opened"),
     ],
-    ids=["tuples", "pairs", "memo", "lists", "integers", "floats", "dictionaries", "set", "underflow", "mark"],
+    ids=[
+        "tuples",
+        "pairs",
+        "memo",
+        "lists",
+        "filled later",
+        "cycle",
+        "integers",
+        "floats",
+        "dictionaries",
+        "set",
+        "underflow",
+        "mark",
+    ],
 )
 def test_small_pickles_cannot_exhaust_the_machine(tmp_path, content, message):
     path = write(tmp_path / "hostile.pkl", content)

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -81,6 +82,23 @@ def test_a_plugin_with_a_mistake(text, message, tmp_path):
     (tmp_path / "plugin.py").write_text(text)
     with pytest.raises(InvalidConfig, match=message):
         load_plugin(tmp_path / "plugin.py")
+
+
+def test_the_line_of_a_mistake_in_a_relative_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("part.py").write_text("x = 1\nx = y\n")
+    with pytest.raises(InvalidConfig, match=r"^part\.py, line 2: NameError"):
+        load_plugin(Path("part.py"))
+
+
+def test_two_plugins_with_one_file_name(plugin, tmp_path):
+    (tmp_path / "other").mkdir()
+    other = tmp_path / "other" / plugin.name
+    other.write_text(plugin.read_text("utf-8").replace('"mine"', '"yours"'), "utf-8")
+    for path in (plugin, other):
+        load_plugin(path)
+    kinds = [load_config("sinusoid", [f"model.pooling={kind}"]).model.pooling for kind in ("mine", "yours")]
+    assert all(vars(sys.modules[type(kind).__module__])[type(kind).__name__] is type(kind) for kind in kinds)
 
 
 def test_what_is_no_plugin(tmp_path):

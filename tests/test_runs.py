@@ -1,11 +1,13 @@
 """Run folders and checkpoints: interrupted, damaged, foreign, full disk."""
 
+import dataclasses
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -18,6 +20,7 @@ from metafun import load_model
 from metafun.config import load_config
 from metafun.errors import Diverged, InvalidCheckpoint, InvalidConfig, InvalidRun
 from metafun.files import LOCK
+from metafun.training import compare
 from metafun.training.devices import task_mesh
 from metafun.training.run import Run
 from metafun.training.trainer import State, Trainer
@@ -121,7 +124,20 @@ def test_an_edited_configuration_does_not_pass_for_the_trained_one(tmp_path):
 def test_a_folder_that_a_killed_process_had_only_begun_is_free(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.toml.tmp").write_text("[mod")
+    (tmp_path / "run" / f"config.toml.{'0a' * 16}.tmp").write_text("[mod")
     assert new_run(tmp_path / "run").config.training.steps == 60
+    assert not list((tmp_path / "run").glob("*.tmp"))
+
+
+def test_temporary_files_of_the_user_are_kept(tmp_path):
+    notes = tmp_path / "notes.tmp"
+    notes.write_text("precious")
+    with pytest.raises(InvalidRun, match="exists and is not a run folder"):
+        new_run(tmp_path)
+    run = new_run(tmp_path / "run")
+    notes = notes.rename(run.path / "notes.tmp")
+    run.folder.rewind_metrics(0)
+    assert notes.read_text() == "precious"
 
 
 def test_training_a_finished_run_changes_nothing(finished):
@@ -362,3 +378,22 @@ def test_a_run_killed_before_its_first_checkpoint_is_validated_first_once(tmp_pa
     run.folder.append_metrics({"step": 0, "seconds": 0.0, "loss": [None], "validation": [1.0]})
     list(run.train())
     assert [entry["step"] for entry in run.metrics() if "validation" in entry] == [0, 20]
+
+
+def test_runs_on_features_are_compared_on_the_table_and_the_sizes_of_the_first(monkeypatch):
+    def run(name, ways, fingerprint):
+        config = load_config("features", ["tasks.data=t", f"tasks.ways={ways}"])
+        tasks = dataclasses.replace(config.tasks, fingerprint=fingerprint)
+        experiment = SimpleNamespace(config=config, tasks=tasks, evaluation=config.evaluation)
+        return SimpleNamespace(path=name, experiment=experiment, variant=experiment)
+
+    found = []
+    facts = dict.fromkeys((*compare.FACTS, "test_tasks"))
+    monkeypatch.setattr(compare, "measure", lambda run, console, changes: found.append(changes) or facts)
+    compare.compare_runs([run("a", 5, "x"), run("b", 20, "x")], None, {"evaluation.shots": (3,)})
+    sizes = {"evaluation.ways": (5,), "evaluation.shots": (3,), "evaluation.targets": 15}
+    assert len(found) == 2 and all(sizes.items() <= changes.items() for changes in found)
+    with pytest.raises(
+        InvalidRun, match=r"a and b have different test tasks: tasks\.data is 't, SHA-256 x…' and 't, SHA-256 y…'"
+    ):
+        compare.compare_runs([run("a", 5, "x"), run("b", 5, "y")], None)

@@ -18,6 +18,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 import tools.soak.hostile as hostile
+from metafun.errors import InvalidData
 from tools.soak import kills
 
 READERS = {
@@ -36,6 +37,21 @@ for name, read in READERS.items():
 lost = kills.WORKS["import"]._replace(result=lambda folder: object())
 kills.WORKS = {"import": lost}
 print(kills.kill(0, 1, out / "work", {"import": kills.Reference("the same", 5, 0.1)}, Counter()))
+
+def refuse(folder):
+    raise InvalidData("not accepted")
+
+kills.WORKS = {"import": lost._replace(run=refuse)}
+print(kills.kill(0, 1, out / "work", {"import": kills.Reference("the same", 5, 60.0)}, Counter()))
+"""
+WORKER_KILLED = """
+import os
+import signal
+import sys
+import tools.soak.__main__ as soak
+
+soak._case = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
+sys.exit(soak.main())
 """
 READS = """
 import sys
@@ -64,10 +80,16 @@ def test_planted_failures_are_found_and_made_small(tmp_path):
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     expected = ["ZeroDivisionError", "code was executed", "a file outside was changed", "more than", "MemoryError"]
-    for line, problem in zip(lines, [*expected, "not the same after a resume"], strict=True):
+    for line, problem in zip(lines, [*expected, "not the same after a resume", "not accepted"], strict=True):
         assert problem in line, done.stdout
     kept = [path.read_bytes() for path in (tmp_path / "kept").iterdir()]
     assert len(kept) == 5 and all(b"-1" in content and len(content) <= 12 for content in kept)
+
+
+def test_a_killed_worker_ends_the_campaign(tmp_path):
+    done = _python("-c", WORKER_KILLED, "--minutes", "60", "--workers", "1", "--out", tmp_path)
+    assert done.returncode == 1 and "a worker was killed; their exit codes are -9" in done.stdout, done.stderr
+    assert json.loads((tmp_path / "seed-0.json").read_text("utf-8"))["minutes"] < 5, "measured, not planned"
 
 
 def test_good_files_are_read(tmp_path):

@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import platform
+import re
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,9 @@ from .errors import Busy, InvalidRun
 LOCK = ".lock"
 # The end of the names of files that are not complete.
 TEMPORARY = ".tmp"
+_LEFTOVER = re.compile(rf".+\.[0-9a-f]{{32}}{re.escape(TEMPORARY)}", re.DOTALL)
+# Of metafun 0.1.0.
+_FORMER_LEFTOVERS = ("config.toml.tmp", "metrics.jsonl.tmp")
 # Bytes of a file of results; a line has a few thousand.
 MOST_RESULTS = 2**30
 
@@ -86,8 +90,14 @@ def append_line(path: Path, line: str) -> None:
 
 def remove_leftovers(folder: Path) -> None:
     """Removes what killed writers left in `folder`, which the caller has locked."""
-    for path in folder.glob(f"*{TEMPORARY}"):
-        path.unlink(missing_ok=True)
+    for path in folder.iterdir():
+        if is_leftover(path):
+            path.unlink(missing_ok=True)
+
+
+def is_leftover(path: Path) -> bool:
+    """Whether `path` has a name that `write_atomically` gives to a file that is not complete."""
+    return path.name in _FORMER_LEFTOVERS or _LEFTOVER.fullmatch(path.name) is not None
 
 
 def _sync_folder(folder: Path) -> None:

@@ -12,7 +12,7 @@ from .markdown import table
 
 def render_collection_benchmark(results: Path) -> str:
     """The comparison in words, every method on every collection, and the figure if there is one."""
-    cells = in_order(read_collection_cells(results / "collections.jsonl"))
+    cells = in_order(newest_cells(results))
     if not cells:
         return f"The benchmark is {MISSING}.\n"
     parts = [f"{comparison}\n" for comparison in compare(cells)]
@@ -21,6 +21,17 @@ def render_collection_benchmark(results: Path) -> str:
     if (results / "collections.png").exists():
         parts.append("![RMSE of each method on each collection](../results/collections.png)\n")
     return "\n".join(parts)
+
+
+def newest_cells(results: Path) -> list[CollectionCell]:
+    """The cells of every collection as it was when it was last measured.
+
+    Args:
+        results: the folder with collections.jsonl, whose last lines are the newest.
+    """
+    cells = read_collection_cells(results / "collections.jsonl")
+    newest = {cell.data: cell.fingerprint for cell in cells}
+    return [cell for cell in cells if cell.fingerprint == newest[cell.data]]
 
 
 def _by_collection(points: int, cells: Sequence[CollectionCell]) -> str:

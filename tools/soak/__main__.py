@@ -4,6 +4,7 @@ import argparse
 import json
 import multiprocessing
 import os
+import queue
 import random
 import resource
 import signal
@@ -48,13 +49,14 @@ def main() -> int:
     begun |= json.loads(state.read_text("utf-8")) if state.exists() else {}
     jax.config.update("jax_compilation_cache_dir", str(options.out.resolve() / "compiled"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    start = time.monotonic()
     results = _run(options, begun["next"])
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     ended = {
         "next": max(result[2] for result in results),
         "counts": Counter(begun["counts"]) + sum((result[0] for result in results), Counter()),
         "problems": begun["problems"] + [problem for result in results for problem in result[1]],
-        "minutes": begun["minutes"] + options.minutes,
+        "minutes": round(begun["minutes"] + (time.monotonic() - start) / 60, 2),
         "cpu_seconds": round(begun["cpu_seconds"] + used.ru_utime + used.ru_stime, 1),
     }
     state.write_text(json.dumps(ended, indent=1), "utf-8")
@@ -67,15 +69,19 @@ def main() -> int:
 def _run(options: argparse.Namespace, first: int) -> list[tuple[Counter, list[str], int]]:
     """Counts, problems and the next case of each worker, when the time is over or after Ctrl-C."""
     forking = multiprocessing.get_context("fork")
-    queue, stop, ends = forking.Queue(), forking.Event(), time.monotonic() + 60 * options.minutes
+    channel, stop, ends = forking.Queue(), forking.Event(), time.monotonic() + 60 * options.minutes
     go_on = lambda: time.monotonic() < ends and not stop.is_set()  # noqa: E731
-    workers = [forking.Process(target=_work, args=(options, first + i, go_on, queue)) for i in range(options.workers)]
+    workers = [forking.Process(target=_work, args=(options, first + i, go_on, channel)) for i in range(options.workers)]
     for worker in workers:
         worker.start()
     results: list[tuple[Counter, list[str], int]] = []
     while len(results) < len(workers):
         try:
-            results.append(queue.get())
+            results.append(channel.get(timeout=1))
+        except queue.Empty:
+            if not any(worker.is_alive() for worker in workers):
+                codes = ", ".join(str(worker.exitcode) for worker in workers)
+                return [*results, (Counter(), [f"a worker was killed; their exit codes are {codes}"], first)]
         except KeyboardInterrupt:
             stop.set()
     for worker in workers:
@@ -83,7 +89,7 @@ def _run(options: argparse.Namespace, first: int) -> list[tuple[Counter, list[st
     return results
 
 
-def _work(options: argparse.Namespace, number: int, go_on: Callable[[], bool], queue: multiprocessing.Queue) -> None:
+def _work(options: argparse.Namespace, number: int, go_on: Callable[[], bool], channel: multiprocessing.Queue) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a case that has begun is finished
     counts: Counter = Counter()
     problems: list[str] = []
@@ -101,7 +107,7 @@ def _work(options: argparse.Namespace, number: int, go_on: Callable[[], bool], q
         problems.append(f"case {number}: {traceback.format_exc()}")
         raise
     finally:
-        queue.put((counts, problems, number))
+        channel.put((counts, problems, number))
 
 
 def _case(

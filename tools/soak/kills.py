@@ -209,14 +209,14 @@ def kill(seed: int, number: int, work: Path, references: dict[str, Reference], c
         if outcome.code == 0:
             break
         if outcome.code != -signal.SIGKILL:
-            return f"{name} {number}: {outcome.problem}"
+            return f"{name} {number}: {outcome.problem or outcome.text[-300:].strip()}"
         killed += 1
         if name == "import":
             _imported(work)  # the old table or the new one, always
     outcome = run_limited(lambda: piece.run(work), work, memory=MEMORY, seconds=SECONDS)
     if outcome.code or not piece.agrees(piece.result(work), references[name].result):
         counts["lost works"] += 1
-        return f"{name} {number}: not the same after a resume; {outcome.problem or outcome.text[-300:]}"
+        return f"{name} {number}: not the same after a resume; {outcome.problem or outcome.text[-300:].strip()}"
     if killed:
         counts[f"{name} killed"] += killed
         counts[f"{name} resumed identically"] += 1

@@ -83,6 +83,11 @@ class Split:
     def _scaled(self, x: NDArray, y: NDArray) -> tuple[NDArray, NDArray]:
         return self.inputs(x), self.outputs(y[:, None])[:, 0]
 
+    @property
+    def largest_test(self) -> int:
+        """Points of the largest held-out task."""
+        return max(len(y) for _, y in self._test)
+
     def contexts(self, points: int) -> list[Context]:
         """Each held-out task with more than so many points, `points` of which are its context."""
         rng, found = np.random.default_rng((self.seed, points)), []
@@ -153,5 +158,10 @@ def _read_npz(path: Path, target: str, task: str) -> tuple[NDArray, NDArray, NDA
     for name in (inputs, target, task):
         if name not in arrays:
             raise InvalidData(f"{path} has no array '{name}'; it needs X, {target} and {task}.")
+        array, is_number = arrays[name], arrays[name].dtype.kind in "biuf"
+        if not array.size or not array.ndim or (name == task and array.ndim > 1) or not (is_number or name == task):
+            found = f"{'numbers' if is_number else 'text'} {list(array.shape)}"
+            wanted = "a name or number" if name == task else "numbers"
+            raise InvalidData(f"{path}: '{name}' holds {found}; expected {wanted} for each row.")
     x = np.asarray(arrays[inputs], float)
     return x.reshape(len(x), -1), np.asarray(arrays[target], float), arrays[task]

@@ -1,8 +1,9 @@
 """Results on collections of tasks: one line for each method, collection and number of context points."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean, median
@@ -115,7 +116,7 @@ def compare(cells: Sequence[CollectionCell]) -> list[Comparison]:
     found = []
     for points in sorted({cell.points for cell in cells}):
         by_data: dict[str, dict[str, CollectionCell]] = {}
-        for cell in cells:
+        for cell in with_distinct_names(cells):
             if cell.points == points:
                 by_data.setdefault(cell.data, {})[cell.method] = cell
         complete = {data: each for data, each in by_data.items() if {*SIMPLE, META_FIT} <= set(each)}
@@ -132,6 +133,17 @@ def _comparison(points: int, found: dict[str, dict[str, CollectionCell]]) -> Com
     better = sum(ours.mean("rmse") < other.mean("rmse") for ours, other in both)
     likelier = sum(ours.mean("log_likelihood") > other.mean("log_likelihood") for ours, other in both)
     return Comparison(points, ratios, sum(gain > 0 for gain in gains), (len(both), better, likelier))
+
+
+def with_distinct_names(cells: Sequence[CollectionCell]) -> list[CollectionCell]:
+    """The cells, with part of the fingerprint in the names that several collections share.
+
+    Args:
+        cells: the measured cells.
+    """
+    collections = {(cell.data, cell.fingerprint) for cell in cells}
+    count = Counter(data for data, _ in collections)
+    return [replace(c, data=f"{c.data} {c.fingerprint[:8]}") if count[c.data] > 1 else c for c in cells]
 
 
 def in_order(cells: Sequence[CollectionCell]) -> list[CollectionCell]:

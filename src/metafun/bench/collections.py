@@ -15,7 +15,7 @@ from ..training.measure import origin
 from .collection_data import Collection, Context, Split
 from .collection_gpboost import GPBOOST, check_installed, is_installed
 from .collection_methods import META_FIT, METHODS, Predict
-from .collection_results import METRICS, CollectionCell, in_order, read_collection_cells
+from .collection_results import METRICS, CollectionCell, in_order, read_collection_cells, with_distinct_names
 from .metrics import SMALLEST
 
 
@@ -62,13 +62,15 @@ def check_methods(names: Sequence[str]) -> list[str]:
     return list(names) or [name for name in METHODS if name != GPBOOST or is_installed()]
 
 
-def check_points(collection: Collection, points: Sequence[int]) -> None:
-    """InvalidConfig unless some task is larger than each number of context points."""
-    largest = max(len(y) for _, y in collection.tasks)
-    if max(points) >= largest:
-        raise InvalidConfig(
-            f"{collection.name}: tasks have at most {largest} points; --points {max(points)} leaves none to predict."
-        )
+def check_points(collection: Collection, points: Sequence[int], splits: int) -> None:
+    """InvalidConfig unless each split holds out a task that is larger than each number of context points."""
+    for split in (Split(collection, seed) for seed in range(splits)):
+        largest = split.largest_test
+        if max(points) >= largest:
+            raise InvalidConfig(
+                f"{collection.name}: the tasks held out in split {split.seed} have at most {largest} points; "
+                f"--points {max(points)} leaves none to predict. Give a smaller --points."
+            )
 
 
 def measure(job: Job) -> list[CollectionCell]:
@@ -127,7 +129,7 @@ def draw(cells: Sequence[CollectionCell], path: Path) -> Path:
     panels = []
     for points in sorted({cell.points for cell in cells}):
         errors: dict[str, dict[str, float]] = {}
-        for cell in in_order([cell for cell in cells if cell.points == points]):
+        for cell in in_order([cell for cell in with_distinct_names(cells) if cell.points == points]):
             errors.setdefault(cell.data, {})[cell.method] = cell.mean("rmse")
         panels.append(Panel(f"{points} context points", errors))
     return plot_collections(panels, META_FIT, path)

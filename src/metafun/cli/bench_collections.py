@@ -51,7 +51,7 @@ class CollectionOptions:
         points = tuple(dict.fromkeys(self.points or (3, 6)))
         collections = [open_collection(file, self.target, self.task) for file in dict.fromkeys(self.files or BUNDLED)]
         for collection in collections:
-            check_points(collection, points)
+            check_points(collection, points, self.splits)
         words = [word for n in points for word in ("--points", str(n))]
         words += ["--target", self.target, "--task", self.task]
         methods = check_methods(self.only or ())
@@ -102,6 +102,9 @@ def collections(options: CollectionOptions, as_json: AsJson = False) -> None:
 
 def _show(cells: "Sequence[CollectionCell]") -> None:
     """A table for each collection and number of points."""
+    from ..bench.collection_results import with_distinct_names
+
+    cells = with_distinct_names(cells)
     for data, points in dict.fromkeys((cell.data, cell.points) for cell in cells):
         there = [cell for cell in cells if (cell.data, cell.points) == (data, points)]
         about = f"{there[0].tasks:,} tasks, {counted(len(there[0].seeds), 'splits')}"

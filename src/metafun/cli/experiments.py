@@ -182,7 +182,7 @@ def compare(
 ) -> None:
     """Measure several runs on the same test tasks, beside the settings in which they differ.
 
-    All are evaluated with the settings of the first.
+    All are evaluated with the settings of the first; runs whose test tasks would differ are refused.
 
     Examples:
 

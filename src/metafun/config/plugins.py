@@ -1,6 +1,8 @@
 """Parts of one's own: dataclasses that become kinds of a setting, and the Python files that register them."""
 
+import hashlib
 import importlib.util
+import os
 import sys
 import traceback
 from collections.abc import Mapping
@@ -60,8 +62,10 @@ def load_plugin(path: Path) -> None:
     """
     if path.suffix != ".py" or not path.is_file():
         raise InvalidConfig(f"{path} is no plugin; expected a Python file, ending in .py, that calls register_part.")
-    name, before = f"metafun_plugin_{path.stem}", dict(_registered)
-    spec: Any = importlib.util.spec_from_file_location(name, path)
+    file, before = os.path.abspath(path), dict(_registered)
+    # Plugins in two folders may have one file name.
+    name = f"metafun_plugin_{path.stem}_{hashlib.sha256(os.fsencode(file)).hexdigest()[:16]}"
+    spec: Any = importlib.util.spec_from_file_location(name, file)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look up their types there
     try:
@@ -69,7 +73,7 @@ def load_plugin(path: Path) -> None:
     except MetaFunError as error:
         raise InvalidConfig(f"{path}: {error}") from error
     except Exception as error:
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
         line = f", line {lines[-1]}" if lines else ""
         raise InvalidConfig(f"{path}{line}: {type(error).__name__}: {error}") from error
     if _registered == before:

@@ -1,5 +1,6 @@
 """Named columns of an untrusted CSV file."""
 
+import contextlib
 import csv
 import errno
 import io
@@ -152,8 +153,18 @@ def parse_csv(content: bytes, name: str) -> CsvColumns:
         return _parse(io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline=""), path)
 
 
+@contextlib.contextmanager
+def _bounded_fields() -> Iterator[None]:
+    """Refuses long fields. The bound is that of the whole process, whose programs may need another."""
+    former = csv.field_size_limit(MAX_FIELD_CHARACTERS)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(former)
+
+
+@_bounded_fields()
 def _parse(file: TextIO, path: Path) -> CsvColumns:
-    csv.field_size_limit(MAX_FIELD_CHARACTERS)
     delimiter = _delimiter(next(_lines(file), ""))
     file.seek(0)
     lines = [line for line in csv.reader(_lines(file), strict=True, delimiter=delimiter) if line]

@@ -1,7 +1,8 @@
 """Bounds on the memory, depth and work of an untrusted pickle, found by following its opcodes without running them."""
 
 import pickletools
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 _OPCODES = {opcode.code: opcode for opcode in pickletools.opcodes}
 _TEXTS = {"str", "bytes", "bytes_or_str", "bytearray"}
@@ -17,11 +18,19 @@ FREE_CONTAINERS, BYTES_PER_CONTAINER = 100_000, 16
 MOST_NUMBER_KEYS = 10_000
 
 
-class _Value(NamedTuple):
-    """What is known of a value on the stack of the pickle: how deep it nests, and whether it is text."""
+@dataclass(slots=True)
+class _Value:
+    """What is known of a value of the pickle.
+
+    Args:
+        levels: how deep it nests.
+        is_text: whether it is text.
+        is_reused: whether other values may hold it. It must not be filled then: their levels would be wrong.
+    """
 
     levels: int = 0
     is_text: bool = False
+    is_reused: bool = False
 
 
 class _Bounds:
@@ -43,9 +52,9 @@ class _Bounds:
         elif name == "MEMOIZE":
             self.memo[len(self.memo)] = self._top()
         elif name in _GETS:
-            self.stack.append(self.memo.get(argument, _Value()))
+            self._reuse(self.memo.get(argument, _Value()))
         elif name == "DUP":
-            self.stack.append(self._top())
+            self._reuse(self._top())
         elif name == "MARK":
             self.stack.append(None)
         elif name == "POP":
@@ -69,12 +78,19 @@ class _Bounds:
             self.containers_left -= 1
             if self.containers_left < 0:
                 raise ValueError("more containers than a file of its size should have")
+        made = [parts.pop(0)] if opcode.name in _FILLS else [_Value(is_text=kind.name in _TEXTS) for kind in after]
         levels = max((part.levels + 1 for part in parts), default=0)
-        if opcode.name in _FILLS and parts:
-            levels = max(parts[0].levels, *(part.levels + 1 for part in parts[1:]), 0)
         if levels > MOST_LEVELS:
             raise ValueError(f"containers inside one another, more than {MOST_LEVELS} deep")
-        self.stack += [_Value(levels, kind.name in _TEXTS) for kind in after]
+        for value in made:
+            if value.is_reused:
+                raise ValueError("it fills a container after it has used it elsewhere")
+            value.levels = max(value.levels, levels)
+        self.stack += made
+
+    def _reuse(self, value: _Value) -> None:
+        value.is_reused = True
+        self.stack.append(value)
 
     def _top(self) -> _Value:
         if not self.stack or (top := self.stack[-1]) is None:

@@ -73,6 +73,8 @@ def _read_npz(
         if arrays[name].ndim == 0 or len(arrays[name]) != len(arrays["X"]):
             shapes = ", ".join(f"{n} {list(arrays[n].shape)}" for n in names if n in arrays)
             raise InvalidData(f"{path}: its arrays must have the same number of rows, but they are {shapes}.")
+        if len(targets) > 1 and name in targets and arrays[name].ndim > 1:
+            raise InvalidData(f"{path}: '{name}' is {list(arrays[name].shape)}; each of several --target is [rows].")
     y = arrays[targets[0]] if len(targets) == 1 else np.stack([arrays[name] for name in targets], 1)
     if task is None and y.dtype.kind == "f" and (y % 1 != 0).any():
         raise InvalidData(f"{path}: '{targets[0]}' has fractions, so it is no class; {_NEEDS_TASK}")

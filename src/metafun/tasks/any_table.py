@@ -1,8 +1,8 @@
 """Tables of any kind: a prior over small tables for training, and the scaling of a user's table."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -31,6 +31,8 @@ class TableTasks(TaskSource):
     targets: PointCount = 64
 
     trained_on = "new tables"
+    test_settings = ("columns", "classes")
+    anyshot_settings = ("context",)
     accepts_any_table = True
 
     @property
@@ -56,6 +58,10 @@ class TableTasks(TaskSource):
             raise InvalidConfig("evaluation.shots = 0: a table without rows cannot be standardised; give 1 or more.")
         m = targets or self.targets
         return self._by_context_size(shots, ways, lambda context: self._tables(context or self.context, m))
+
+    @property
+    def test_sizes(self) -> Mapping[str, Any]:
+        return {"targets": self.targets}
 
     def scaling(self, X: np.ndarray, Y: np.ndarray | None) -> TaskScaling:
         return table_scaling(X, None if self.classes else Y, self.columns)

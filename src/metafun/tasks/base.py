@@ -1,8 +1,8 @@
 """What all kinds of tasks have in common: a source describes them, a distribution draws them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, Self
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self
 
 import equinox as eqx
 import numpy as np
@@ -45,6 +45,9 @@ class TaskSource(ABC):
     """
 
     kind: Any
+    # The settings that determine the test tasks beside those of `evaluation`: always, and without `evaluation.shots`.
+    test_settings: ClassVar[Sequence[str]] = ()
+    anyshot_settings: ClassVar[Sequence[str]] = ()
 
     @property
     @abstractmethod
@@ -158,6 +161,11 @@ class TaskSource(ABC):
             ways: numbers of classes; for episodes only.
             targets: targets of a task (of each class in classification).
         """
+
+    @property
+    def test_sizes(self) -> Mapping[str, Any]:
+        """What the settings of `evaluation` amount to where they are not given."""
+        return {}
 
     def scaling(self, X: np.ndarray, Y: np.ndarray | None) -> TaskScaling:
         """How the rows of a task are scaled for the model, and its predictions back.

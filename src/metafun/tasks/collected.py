@@ -1,7 +1,7 @@
 """Collected regression tasks: the rows (x, y) of a table, grouped by task."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -110,6 +110,8 @@ class CollectedTasks(TaskSource):
 
     added = {"folds": 0}  # noqa: RUF012
     problem = "regression"
+    test_settings = ("fingerprint", "outputs")
+    anyshot_settings = ("context",)
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -167,6 +169,10 @@ class CollectedTasks(TaskSource):
         """Errors are in standard deviations of the outputs."""
         m = targets or self.targets
         return self._by_context_size(shots, ways, lambda context: self._tasks("test", context or self.context, m))
+
+    @property
+    def test_sizes(self) -> Mapping[str, Any]:
+        return {"targets": self.targets}
 
     def scaling(self, X: np.ndarray, Y: np.ndarray | None) -> TaskScaling:
         dx = self.sizes[0]

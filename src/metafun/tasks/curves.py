@@ -120,6 +120,8 @@ class CurveTasks(TaskSource):
     points: PointCount = 40
 
     problem = "regression"
+    test_settings = ("kernel", "lengthscale", "scale", "period", "noise", "most_noise", "dimensions", "inputs")
+    anyshot_settings = ("context", "targets", "points")
 
     @property
     def sizes(self) -> tuple[int, int]:

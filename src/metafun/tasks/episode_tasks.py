@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -85,6 +85,7 @@ class EpisodeTasks(TaskSource):
     added = {"centre": False, "power": 1.0, "choose": False}  # noqa: RUF012
     problem = "classification"
     splits_classes = True
+    test_settings = ("fingerprint",)
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -239,6 +240,10 @@ class EpisodeTasks(TaskSource):
             for k in shots or (self.shots,):
                 tasks = dataclasses.replace(self, ways=n, shots=k, queries=queries)
                 yield f"{n}way_{k}shot", tasks._episodes(table, ("test",), self._plain_transform)
+
+    @property
+    def test_sizes(self) -> Mapping[str, Any]:
+        return {"ways": (self.ways,), "shots": (self.shots,), "targets": self.queries}
 
     def scaling(self, X: np.ndarray, Y: np.ndarray | None) -> TaskScaling:
         """Rows of length one, or pixels from 0 to 1."""

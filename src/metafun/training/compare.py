@@ -15,7 +15,7 @@ FACTS = ("parameters", "steps", "train_seconds", "metrics")
 
 
 def compare_runs(runs: Sequence[Run], console: Console, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Measures all runs with the evaluation settings of the first.
+    """Measures all runs on the test tasks of the first; InvalidRun if those of another differ.
 
     Args:
         runs: trained runs on tasks of one kind.
@@ -29,8 +29,14 @@ def compare_runs(runs: Sequence[Run], console: Console, changes: Mapping[str, An
                 f"{run.path} was trained on {run.experiment.tasks.trained_on}, {runs[0].path} on "
                 f"{first.tasks.trained_on}; compare runs on tasks of one kind."
             )
-    shared = {f"evaluation.{key}": _or_unset(value) for key, value in vars(first.evaluation).items()}
-    measured = [measure(run, console, changes={**shared, **(changes or {})}) for run in runs]
+    sizes = runs[0].variant.tasks.test_sizes
+    shared = {
+        f"evaluation.{key}": _or_unset(sizes.get(key) if value is None else value)
+        for key, value in vars(first.evaluation).items()
+    } | dict(changes or {})
+    for run in runs[1:]:
+        _check_same_tasks(runs[0], run, has_shots=shared["evaluation.shots"] is not UNSET)
+    measured = [measure(run, console, changes=shared) for run in runs]
     settings = [
         {key: value for key, value in flatten(to_table(run.variant.config)).items() if not key.startswith("evaluation")}
         for run in runs
@@ -45,6 +51,22 @@ def compare_runs(runs: Sequence[Run], console: Console, changes: Mapping[str, An
         for run, table, found in zip(runs, settings, measured, strict=True)
     ]
     return {"test_tasks": measured[0]["test_tasks"], "runs": columns}
+
+
+def _check_same_tasks(first: Run, other: Run, *, has_shots: bool) -> None:
+    """InvalidRun if the test tasks of two runs differ."""
+    ours, theirs = first.variant.tasks, other.variant.tasks
+    for name in (*ours.test_settings, *(() if has_shots else ours.anyshot_settings)):
+        here, there = getattr(ours, name), getattr(theirs, name)
+        if here != there:
+            remedy = "give the sizes of the context with --shots" if name in ours.anyshot_settings else ""
+            if name == "fingerprint":
+                name = "data"
+                here, there = (f"{tasks.data}, SHA-256 {str(tasks.fingerprint)[:12]}…" for tasks in (ours, theirs))
+            raise InvalidRun(
+                f"{first.path} and {other.path} have different test tasks: tasks.{name} is {here!r} and {there!r}; "
+                f"{remedy or 'compare runs with the same'}."
+            )
 
 
 def _differs(key: str, tables: Sequence[Mapping[str, Any]]) -> bool:

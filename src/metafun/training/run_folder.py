@@ -12,7 +12,7 @@ import numpy as np
 
 from ..config import Experiment, load_config
 from ..errors import InvalidConfig, InvalidRun, UnknownKind, nearest
-from ..files import LOCK, TEMPORARY, append_line, locked, read_text, remove_leftovers, write_atomically
+from ..files import LOCK, append_line, is_leftover, locked, read_text, remove_leftovers, write_atomically
 from ..schema import flatten, to_table
 from .stability import Stability, watched_metrics
 
@@ -104,7 +104,7 @@ class RunFolder:
         """Whether there is no folder, or one in which a run was killed before it began."""
         if not path.exists():
             return True
-        return path.is_dir() and all(file.suffix == TEMPORARY or file.name == LOCK for file in path.iterdir())
+        return path.is_dir() and all(is_leftover(file) or file.name == LOCK for file in path.iterdir())
 
     def extend(self, experiment: Experiment) -> None:
         """Writes another configuration, which must differ in its length alone.
