@@ -13,6 +13,7 @@ import jax
 import numpy as np
 import pytest
 import safetensors.numpy
+from rich.console import Console
 
 import metafun.training.session
 from examples import TINY, quick
@@ -381,19 +382,27 @@ def test_a_run_killed_before_its_first_checkpoint_is_validated_first_once(tmp_pa
 
 
 def test_runs_on_features_are_compared_on_the_table_and_the_sizes_of_the_first(monkeypatch):
+    class RunOnFeatures(Run):
+        """A run without a folder."""
+
+        experiment = variant = None
+
+        def __init__(self, path, experiment):
+            self.path, self.experiment, self.variant = path, experiment, experiment
+
     def run(name, ways, fingerprint):
         config = load_config("features", ["tasks.data=t", f"tasks.ways={ways}"])
         tasks = dataclasses.replace(config.tasks, fingerprint=fingerprint)
         experiment = SimpleNamespace(config=config, tasks=tasks, evaluation=config.evaluation)
-        return SimpleNamespace(path=name, experiment=experiment, variant=experiment)
+        return RunOnFeatures(name, experiment)
 
     found = []
     facts = dict.fromkeys((*compare.FACTS, "test_tasks"))
     monkeypatch.setattr(compare, "measure", lambda run, console, changes: found.append(changes) or facts)
-    compare.compare_runs([run("a", 5, "x"), run("b", 20, "x")], None, {"evaluation.shots": (3,)})
+    compare.compare_runs([run("a", 5, "x"), run("b", 20, "x")], Console(), {"evaluation.shots": (3,)})
     sizes = {"evaluation.ways": (5,), "evaluation.shots": (3,), "evaluation.targets": 15}
     assert len(found) == 2 and all(sizes.items() <= changes.items() for changes in found)
     with pytest.raises(
         InvalidRun, match=r"a and b have different test tasks: tasks\.data is 't, SHA-256 x…' and 't, SHA-256 y…'"
     ):
-        compare.compare_runs([run("a", 5, "x"), run("b", 5, "y")], None)
+        compare.compare_runs([run("a", 5, "x"), run("b", 5, "y")], Console())

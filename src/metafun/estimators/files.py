@@ -182,7 +182,9 @@ def _read_new_rows(
     columns = read_csv(path)
     task = _task_of(columns, estimator.trained_)
     if task != context.task and None not in (task, context.task):
-        raise InvalidData(f"{path} has rows of '{task}', but {context.path} of '{context.task}'; give those of one task.")
+        raise InvalidData(
+            f"{path} has rows of '{task}', but {context.path} of '{context.task}'; give those of one task."
+        )
     return columns.entries, ColumnTable([columns.column(like.name, like.kind) for like in context.x.columns])
 
 
