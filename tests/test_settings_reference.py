@@ -33,7 +33,7 @@ def test_every_table_class_has_a_section():
     assert {type(getattr(config, name)) for name in ("model", "tasks", "training", "evaluation")} <= classes
     assert {get_type_hints(cls)["kind"].__args__[0] for cls in classes if "kind" in get_type_hints(cls)} >= {
         *("metafun", "maml", "leo", "attention", "deep-kernel", "classwise", "cross-entropy", "convnet", "columns"),
-        *("sinusoid", "curves", "episodes", "collected", "any-table"),
+        *("sinusoid", "curves", "episodes", "collected", "any-table", "any-curve"),
     }
 
 

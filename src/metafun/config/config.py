@@ -8,7 +8,7 @@ from typing import Any, Literal
 import tomli_w
 
 from ..schema import to_table
-from ..tasks import CollectedTasks, CurveTasks, EpisodeTasks, SinusoidTasks, TableTasks
+from ..tasks import AnyCurveTasks, CollectedTasks, CurveTasks, EpisodeTasks, SinusoidTasks, TableTasks
 from ..values import Count, NonNegative, Part, PointCount, Seed, Size
 from .baselines import LEOConfig, LogisticConfig, MAMLConfig, MatchingConfig, PrototypesConfig
 from .embedding import ColumnsConfig, ConvNetConfig, LinearConfig
@@ -101,7 +101,7 @@ class Config:
 
     model: MetaFunConfig | MAMLConfig | PrototypesConfig | MatchingConfig | LogisticConfig | LEOConfig = MetaFunConfig()
     embedding: ConvNetConfig | ColumnsConfig | LinearConfig | None = None
-    tasks: SinusoidTasks | CurveTasks | EpisodeTasks | CollectedTasks | TableTasks = SinusoidTasks()
+    tasks: SinusoidTasks | CurveTasks | AnyCurveTasks | EpisodeTasks | CollectedTasks | TableTasks = SinusoidTasks()
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     vary: dict[str, tuple[float, ...]] | None = None

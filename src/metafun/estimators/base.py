@@ -59,15 +59,14 @@ class FewShotEstimator(BaseEstimator):
         """Encodes the context of a task; no parameter of the model changes.
 
         Args:
-            X: inputs: an array of numbers [n, dx], or a data frame (pandas or polars). A model for any table takes NaN
-                as a missing entry, and encodes columns of categories, text, booleans and times.
+            X: inputs: an array of numbers [n, dx], or [n] for a model with one input, or a data frame (pandas or
+                polars). A model for any table takes NaN as a missing entry, and encodes columns of categories, text,
+                booleans and times.
             y: outputs: numbers, [n] or [n, dy], for regression; labels, [n], for classification.
         """
         trained = self._open_model()
-        # A table is standardised by its context, and one row has no spread.
-        least = 2 if trained.tasks.accepts_any_table else 1
         encoding = encoding_for(trained, X)
-        options = {"ensure_min_samples": least, **self._y_checks}
+        options = {"ensure_min_samples": trained.tasks.least_rows, **self._y_checks}
         rows, values = self._validated(trained, encoding, X, y, reset=True, **options)
         self._fit_context(trained, rows, values)
         self.encoding_ = encoding
@@ -161,6 +160,8 @@ class FewShotEstimator(BaseEstimator):
         tasks = trained.tasks
         missing = "allow-nan" if tasks.accepts_any_table else True
         options |= {"dtype": float, "ensure_all_finite": missing}
+        if tasks.sizes[0] == 1 and not tasks.accepts_any_table and not is_frame(X) and np.ndim(X) == 1:
+            X = np.reshape(X, (-1, 1))  # a single input needs no second axis: fit(t, y)
         if encoding is None and not is_frame(X):
             checked = validate_data(self, X, *y, reset=reset, **options)
         else:

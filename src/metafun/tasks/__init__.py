@@ -1,5 +1,6 @@
 """What to learn from: a `TaskSource` describes tasks (its fields are settings), a `TaskDistribution` draws them."""
 
+from .any_curve import AnyCurves, AnyCurveTasks
 from .any_table import TableTasks
 from .base import TaskDistribution, TaskSource
 from .collected import Collected, CollectedTasks

@@ -34,6 +34,7 @@ class TableTasks(TaskSource):
     test_settings = ("columns", "classes")
     anyshot_settings = ("context",)
     accepts_any_table = True
+    least_rows = 2
 
     @property
     def problem(self) -> Literal["regression", "classification"]:

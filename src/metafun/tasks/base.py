@@ -48,6 +48,8 @@ class TaskSource(ABC):
     # The settings that determine the test tasks beside those of `evaluation`: always, and without `evaluation.shots`.
     test_settings: ClassVar[Sequence[str]] = ()
     anyshot_settings: ClassVar[Sequence[str]] = ()
+    # Rows that a context needs: where it is standardised by its spread, one row is not enough.
+    least_rows: ClassVar[int] = 1
 
     @property
     @abstractmethod
