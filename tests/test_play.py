@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 
 from metafun import MetaFunRegressor
 from metafun.cli import app as cli
+from metafun.config import load_config, resolve
 from metafun.errors import InvalidCheckpoint, InvalidConfig
-from metafun.estimators.trained import open_trained
+from metafun.estimators.trained import Trained, open_trained
 from metafun.model.task import Points
 from metafun.play import exact, glyphs, tables
 from metafun.play.curves import MAX_POINTS, CurveModel
@@ -140,6 +141,9 @@ def test_functions_go_through_the_points(client, model):
 def test_other_models_are_refused():
     with pytest.raises(InvalidCheckpoint, match="does not predict curves"):
         CurveModel("glyphs", open_trained("glyphs"))
+    experiment = resolve(load_config("curves", ["model.representation=8", "model.iterations=1"]))
+    with pytest.raises(InvalidCheckpoint, match="takes its scale from at least 2 points"):
+        CurveModel("curves", Trained(experiment, experiment.build_model(jax.random.key(0))))
     with pytest.raises(InvalidCheckpoint, match="does not classify pictures"):
         GlyphModel("gp-rbf", open_trained("gp-rbf"))
 

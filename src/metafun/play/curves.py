@@ -48,6 +48,11 @@ class CurveModel:
                 f"{name} does not predict curves: expected a model for regression with one input and one output; "
                 "choose another run or file, or leave it out for the shipped models."
             )
+        if tasks.least_rows > 1:
+            raise InvalidCheckpoint(
+                f"{name} takes its scale from at least {tasks.least_rows} points, and the page starts without any; "
+                "use MetaFunRegressor, or choose another run or file."
+            )
         self.name, self.trained = name, trained
         self.x_range, self.y_range = _ranges(trained)
         self.scaling: TaskScaling = tasks.scaling(np.zeros((1, 1)), np.zeros((1, 1)))
