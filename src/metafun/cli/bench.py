@@ -19,6 +19,7 @@ from ..data.table import counted
 from ..errors import Busy, Diverged
 from ..training.devices import forget_programs
 from .bench_collections import collections
+from .bench_speed import speed
 from .console import AsJson, err, out
 from .options import Figure, Methods, Settings, check_files, with_options
 
@@ -35,6 +36,7 @@ Data = Annotated[
 
 
 app.command()(collections)
+app.command()(speed)
 
 
 @app.callback()
