@@ -95,6 +95,11 @@ class Categorical(eqx.Module):
         """log P of a one-hot label; the mean log P under a soft label. y and the prediction broadcast."""
         return jnp.where(y > 0, y * self.log_probabilities, 0).sum(-1)
 
+    def sample(self, key: PRNGKeyArray, count: int) -> Float[Array, "count *m k"]:
+        """One-hot labels."""
+        drawn = jax.random.categorical(key, self.log_probabilities, shape=(count, *self.logits.shape[:-1]))
+        return jax.nn.one_hot(drawn, self.logits.shape[-1], dtype=self.logits.dtype)
+
 
 Prediction = Normal | Mixture | Categorical
 

@@ -2,6 +2,7 @@
 
 import math
 from abc import abstractmethod
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -13,6 +14,9 @@ from .nn import MLP
 
 class Pooling(eqx.Module):
     """The similarity k(x, xᵢ), in two steps: keys are embedded once when encoding, queries when predicting."""
+
+    # Whether k(x, xᵢ) depends on x and xᵢ alone, not on the other keys.
+    is_kernel: ClassVar[bool] = False
 
     @abstractmethod
     def embed(self, x: Float[Array, "n dx"]) -> Float[Array, "n da"]:
@@ -88,6 +92,7 @@ class SquaredExponential(Pooling):
         lengthscale: initial ℓ.
     """
 
+    is_kernel: ClassVar[bool] = True
     log_scale: Float[Array, "*h"]
     log_lengthscale: Float[Array, "*h"]
 
@@ -118,6 +123,7 @@ class DeepKernel(Pooling):
         heads: number of slices that a(x) and r are divided into.
     """
 
+    is_kernel: ClassVar[bool] = True
     a: MLP
     kernel: SquaredExponential
     heads: int = eqx.field(static=True, default=1)

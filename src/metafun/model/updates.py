@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -18,6 +19,9 @@ ContextLoss = Callable[[Float[Array, "n *k dr"]], Float[Array, ""]]
 class Update(eqx.Module):
     """u, shared by all context points. The representation moves against it: r ← r − α·pool(u)."""
 
+    # Whether uᵢ depends on the point i alone, not on which other points there are.
+    is_pointwise: ClassVar[bool] = False
+
     @abstractmethod
     def __call__(self, context: Points, r: Float[Array, "n *k dr"], loss: ContextLoss) -> Float[Array, "n *k dr"]:
         """uᵢ for each context point.
@@ -32,6 +36,7 @@ class Update(eqx.Module):
 class MLPUpdate(Update):
     """uᵢ = MLP([xᵢ, yᵢ, r(xᵢ)])."""
 
+    is_pointwise: ClassVar[bool] = True
     mlp: MLP
 
     def __call__(self, context: Points, r: Float[Array, "n dr"], loss: ContextLoss) -> Float[Array, "n dr"]:

@@ -1,6 +1,5 @@
 """Regression in one dimension, point by point: what the page draws for a set of context points."""
 
-import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
@@ -9,14 +8,16 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array
 from numpy.typing import NDArray
 
 from ..errors import InvalidCheckpoint, InvalidTask
 from ..estimators.padding import pad_rows, to_float32
 from ..estimators.trained import Trained
+from ..model.autoregressive import Plan, sample_functions
 from ..model.learner import Learner
 from ..model.likelihoods import Gaussian
+from ..model.orders import CoarseToFine
 from ..model.stochastic import StochasticMetaFun
 from ..model.task import Points
 from ..tasks.curves import CurveTasks
@@ -158,14 +159,14 @@ class CurveModel:
     def _draw(self) -> Callable[..., Any]:
         """Compiled: context -> functions [FUNCTIONS, m]."""
         key, grid = jax.random.key(0), self.scaled_x
+        inputs = grid[np.linspace(0, GRID - 1, DRAWN_INPUTS).astype(int)]
 
         def draw(model: Learner, x: Array, y: Array, mask: Array) -> Array:
             context = Points(x, y, mask)
             if isinstance(model, StochasticMetaFun):
                 drawn: Any = model.functions(model.encode(context), grid, key, FUNCTIONS)
                 return drawn.mean[..., 0]
-            noise = jax.random.normal(key, (FUNCTIONS, DRAWN_INPUTS))
-            return jax.vmap(lambda z: drawn_in_turn(model, context, grid, z))(noise)
+            return sample_functions(model, context, inputs, grid, key, FUNCTIONS, Plan(CoarseToFine()))[..., 0]
 
         return self._compiled(draw)
 
@@ -173,41 +174,6 @@ class CurveModel:
         arrays, rest = eqx.partition(self.trained.model, eqx.is_array)
         compiled = jax.jit(lambda arrays, *context: function(eqx.combine(arrays, rest), *context))
         return lambda *context: compiled(arrays, *context)
-
-
-def drawn_in_turn(
-    model: Learner, context: Points, grid: Float[Array, "m 1"], noise: Float[Array, " s"]
-) -> Float[Array, " m"]:
-    """A function drawn from a model that predicts each point by itself, as autoregressive neural processes do.
-
-    y₁ ∼ P(y|x₁), then y₂ ∼ P(y|x₂) given (x₁, y₁), and so on; the mean given all of them is the function.
-
-    Args:
-        model: the model.
-        context: the points that are known.
-        grid: where the function is wanted.
-        noise: a standard normal number for each input that is drawn.
-    """
-    count, n = len(noise), len(context.mask)
-    # From coarse to fine: distant inputs first, then those between them.
-    bits = math.ceil(math.log2(count))
-    reversed_bits = [int(f"{i:0{bits}b}"[::-1], 2) for i in range(1 << bits)]
-    places = np.linspace(0, len(grid) - 1, count).astype(int)
-    inputs = grid[places[[i for i in reversed_bits if i < count]]]
-    known = Points(
-        jnp.concatenate([context.x, inputs]),
-        jnp.concatenate([context.y, jnp.zeros((count, 1))]),
-        jnp.concatenate([context.mask, jnp.zeros(count, bool)]),
-    )
-
-    def draw(i: Array, known: Points) -> Points:
-        found: Any = model.predict(model.encode(known), jax.lax.dynamic_slice(known.x, (n + i, 0), (1, 1)))
-        y = (found.mean + noise[i] * found.std)[0]
-        return Points(known.x, known.y.at[n + i].set(y), known.mask.at[n + i].set(True))
-
-    known = jax.lax.fori_loop(0, count, draw, known)
-    prediction: Any = model.predict(model.encode(known), grid)
-    return prediction.mean[:, 0]
 
 
 def _ranges(trained: Trained) -> tuple[tuple[float, float], tuple[float, float]]:
