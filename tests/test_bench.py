@@ -14,6 +14,7 @@ from metafun.bench.contenders import models
 from metafun.bench.datasets import SETS, split_rows
 from metafun.bench.metrics import classifier_metrics, regressor_metrics
 from metafun.bench.results import add_cell, mean_metrics, read_cells
+from metafun.bench.table_files import open_folder
 from metafun.cli import app
 
 RESULTS = Path(__file__).parent.parent / "results" / "tables.jsonl"
@@ -55,7 +56,7 @@ def test_results_of_another_checkpoint_are_measured_again(few, tmp_path):
     splits = recorded.splits
 
     def missing(splits):
-        return list(tables.missing_cells(path, splits, ["MetaFun"], ["iris"]))
+        return list(tables.missing_cells(path, splits, ["MetaFun"], {"iris": SETS["iris"]}))
 
     assert missing(splits) == [] and missing(splits + 1) == [("iris", 2, "MetaFun")]
     add_cell(path, replace(recorded, checkpoint="another"))
@@ -127,3 +128,85 @@ def test_mistakes_on_the_command_line(tmp_path):
     assert refused.exit_code == 2 and "a line that is not a benchmark result" in refused.stderr
     refused = metafun("bench", "tables", "--results", tmp_path / "no" / "where.jsonl")
     assert refused.exit_code == 2 and "there is no folder" in refused.stderr
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A CSV file to classify with a category and missing entries, and one of numbers as .npz."""
+    rng, place = np.random.default_rng(0), tmp_path / "my tables"
+    place.mkdir()
+    sizes, colours = rng.normal(size=18), rng.choice(["red", "green"], 18)
+    rows = [
+        f"{'' if i % 9 == 0 else f'{size:.3f}'},{colour},{'big' if size > 0 else 'small'}"
+        for i, (size, colour) in enumerate(zip(sizes, colours, strict=True))
+    ]
+    (place / "balls.csv").write_text("\n".join(["size,colour,kind", *rows]), "utf-8")
+    x = rng.normal(size=(20, 2))
+    np.savez(place / "lines.npz", X=x, y=x @ [1.0, 2.0], categorical=np.zeros(2, bool))
+    return place
+
+
+def test_a_folder_of_tables_is_measured_once(folder, tmp_path, monkeypatch):
+    options = ["bench", "tables", "--dir", folder, "--results", tmp_path / "mine.jsonl", "--splits", 2]
+    chosen = ["--only", "MetaFun", "--only", "ridge", "--only", "logistic regression"]
+    done = metafun(*options, *chosen, "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert list(found["regression"]) == ["MetaFun", "ridge"] and found["regression"]["ridge"]["r2_8"] > 0.8
+    # Five rows of each of two classes are more than half of 18.
+    assert [name for name in found["classification"]["MetaFun"] if "accuracy" in name] == ["accuracy_2"]
+    assert f"--dir '{folder}'" in read_cells(tmp_path / "mine.jsonl")[0].command
+    with monkeypatch.context() as patched:
+        patched.setattr(tables, "measure", lambda *cell, **options: pytest.fail("it is in the results"))
+        assert metafun(*options, *chosen).exit_code == 0
+    np.savez(folder / "lines.npz", X=np.ones((30, 1)), y=np.arange(30.0))
+    missing = tables.missing_cells(tmp_path / "mine.jsonl", 2, ["ridge"], open_folder(folder))
+    assert set(missing) == {("lines", 8, "ridge")}, "the table is another one"
+
+
+def test_categories_of_a_file_are_one_hot_for_the_others(folder):
+    table = open_folder(folder)["balls"]
+    x, y = table.load()
+    assert table.categorical == (False, True) and np.isnan(x[:, 0]).sum() == 2 and set(y) == {"big", "small"}
+    for name, make in models("classification").items():
+        fitted = make(y[:20], table.categorical).fit(x[:12], y[:12])
+        assert fitted.predict_proba(x[12:]).shape == (6, 2)
+        if name == "logistic regression":
+            assert fitted[-1].n_features_in_ == 3
+
+
+def test_a_subfolder_says_what_is_predicted(folder):
+    (folder / "regression").mkdir()
+    (folder / "regression" / "grades.csv").write_text(
+        "x,grade\n" + "\n".join(f"{i},{i % 4}" for i in range(40)), "utf-8"
+    )
+    assert {name: table.problem for name, table in open_folder(folder).items()} == {"grades": "regression"}
+    assert open_folder(folder / "regression")["grades"].problem == "classification"
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({}, "has no tables"),
+        ({"a.npz": {"X": np.ones((9, 2))}}, "its array 'y' is missing"),
+        ({"a.npz": {"X": np.ones((9, 2)), "y": np.ones(8)}}, "a y for each row"),
+        ({"a.npz": {"X": np.ones((9, 2)), "y": np.full(9, np.nan)}}, "y is nan in row 0"),
+        ({"a.npz": {"X": np.ones((9, 2)), "y": np.ones(9)}}, "too few to train on"),
+        ({"a.npz": {"X": np.ones((9, 2)), "y": np.zeros(9, int)}}, "fewer than two have 3 rows"),
+        ({"a.csv": "x,y\n1,2\n"}, "no column 'z'"),
+        ({"a.csv": "z\n1\n"}, "no column beside 'z'"),
+        ({"a.csv": "x,z\n1,2\n", "a.npz": {"X": np.ones((40, 2)), "y": np.ones(40)}}, "2 tables of the name 'a'"),
+    ],
+)
+def test_folders_that_cannot_be_measured(tmp_path, files, reason):
+    place = tmp_path / "tables"
+    place.mkdir()
+    for name, content in files.items():
+        if isinstance(content, str):
+            (place / name).write_text(content, "utf-8")
+        else:
+            np.savez(place / name, **content)
+    refused = metafun("bench", "tables", "--dir", place, "--target", "z", "--results", tmp_path / "r.jsonl")
+    assert refused.exit_code == 2 and reason in refused.stderr.replace("\n", " "), refused.stderr
+    refused = metafun("bench", "tables", "--target", "z", "--results", tmp_path / "r.jsonl")
+    assert refused.exit_code == 2 and "give that too" in refused.stderr

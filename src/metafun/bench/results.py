@@ -1,6 +1,7 @@
 """Results on small tables: one line for each model, data set and number of rows."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import numpy as np
 
 from ..model.likelihoods import calibration_error
 from .contenders import PROBLEMS, models
-from .datasets import SETS
+from .datasets import SETS, TableSet
 from .lines import add_line, read_lines
 
 
@@ -87,24 +88,28 @@ def mean_metrics(cell: Cell) -> dict[str, float]:
     return means
 
 
-def summary(cells: Sequence[Cell], sets: Sequence[str] = ()) -> dict[str, dict[str, dict[str, float]]]:
+def summary(cells: Sequence[Cell], sets: Mapping[str, TableSet] = SETS) -> dict[str, dict[str, dict[str, float]]]:
     """For each problem and model the mean over the data sets of each metric, named METRIC_SIZE.
 
     Args:
         cells: the measured cells.
-        sets: names of the data sets; all by default.
+        sets: the data sets by name.
     """
     found: dict[str, dict[str, dict[str, float]]] = {}
     for problem in PROBLEMS:
-        of_problem = [name for name, each in SETS.items() if each.problem == problem and name in (sets or SETS)]
+        sizes = Counter(size for each in sets.values() if each.problem == problem for size in each.sizes)
         for model in models(problem):
-            values: dict[str, list[float]] = {}
+            values: dict[tuple[str, int], list[float]] = {}
             for cell in sorted(cells, key=lambda cell: cell.size):
-                if cell.model == model and cell.data in of_problem:
+                if cell.model == model and cell.data in sets and sets[cell.data].problem == problem:
                     for name, mean in mean_metrics(cell).items():
-                        values.setdefault(f"{name}_{cell.size}", []).append(mean)
+                        values.setdefault((name, cell.size), []).append(mean)
             # A mean over some of the sets would be comparable with no other.
-            complete = {name: each for name, each in sorted(values.items()) if len(each) == len(of_problem)}
-            if complete:
-                found.setdefault(problem, {})[model] = {name: float(np.mean(each)) for name, each in complete.items()}
+            means = {
+                f"{name}_{size}": float(np.mean(each))
+                for (name, size), each in sorted(values.items(), key=lambda item: item[0][0])
+                if len(each) == sizes[size]
+            }
+            if means:
+                found.setdefault(problem, {})[model] = means
     return found

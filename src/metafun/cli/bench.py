@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +16,7 @@ from ..bench.feature_results import FeatureCell, read_feature_cells
 from ..bench.features import FeatureBenchmark, draw_accuracies
 from ..config import EvaluationConfig
 from ..data.table import counted
-from ..errors import Busy, Diverged
+from ..errors import Busy, Diverged, InvalidConfig
 from ..training.devices import forget_programs
 from .bench_collections import collections
 from .bench_speed import speed
@@ -44,17 +44,68 @@ def benchmarks() -> None:
     """Compare MetaFun with the methods that one would choose otherwise."""
 
 
+@dataclass(frozen=True)
+class TableOptions:
+    """The options of the benchmark on small tables."""
+
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--dir",
+            metavar="DIR",
+            help="A folder of tables, CSV or .npz, perhaps in subfolders classification and regression.",
+            show_default="scikit-learn's tables",
+        ),
+    ] = None
+    target: Annotated[
+        str | None,
+        typer.Option("--target", metavar="COLUMN", help="The column of CSV files to predict.", show_default="the last"),
+    ] = None
+    splits: Annotated[
+        int | None,
+        typer.Option("--splits", min=1, help="Random splits of each set and size.", show_default="100; 10 with --dir"),
+    ] = None
+    only: Only = None
+    data: Data = None
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Number of processes.")] = 1
+    results: Annotated[
+        Path | None,
+        typer.Option(
+            "--results",
+            help="File of results.",
+            show_default="results/tables.jsonl; results/tables-DIR.jsonl with --dir",
+        ),
+    ] = None
+    figure: Annotated[
+        Path | None,
+        typer.Option("--figure", help="File of the figure.", show_default="docs/tables.svg; none with --dir"),
+    ] = None
+
+    def in_place(self) -> "TableOptions":
+        """The same with the files and number of splits that are used by default."""
+        if self.folder is None:
+            if self.target is not None:
+                raise InvalidConfig("--target names a column of the tables in --dir; give that too.")
+            defaults = replace(self, splits=100, results=Path("results/tables.jsonl"), figure=Path("docs/tables.svg"))
+        else:
+            defaults = replace(self, splits=10, results=Path(f"results/tables-{self.folder.resolve().name}.jsonl"))
+        given = {name: getattr(self, name) for name in ("splits", "results", "figure")}
+        return replace(defaults, **{name: value for name, value in given.items() if value is not None})
+
+    def source(self) -> list[str]:
+        """The options that say where the tables are."""
+        named = {"--dir": self.folder, "--target": self.target}
+        return [word for name, value in named.items() if value is not None for word in (name, str(value))]
+
+
 @app.command()
-def tables(
-    splits: Annotated[int, typer.Option("--splits", min=1, help="Random splits of each set and size.")] = 100,
-    only: Only = None,
-    data: Data = None,
-    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Number of processes.")] = 1,
-    results: Annotated[Path, typer.Option("--results", help="File of results.")] = Path("results/tables.jsonl"),
-    figure: Annotated[Path, typer.Option("--figure", help="File of the figure.")] = Path("docs/tables.svg"),
-    as_json: AsJson = False,
-) -> None:
-    """Fit few rows of scikit-learn's bundled tables with MetaFun and with its estimators, default and tuned.
+@with_options(TableOptions)
+def tables(options: TableOptions, as_json: AsJson = False) -> None:
+    """Fit few rows of small tables with MetaFun and with scikit-learn's estimators, default and tuned.
+
+    A folder holds CSV files, or .npz files with X (rows × columns), y (rows) and, if known, categorical (columns).
+    Its subfolders classification and regression, if there are such, say what is predicted. Otherwise text and whole
+    numbers of few kinds are classes. The other models get missing entries filled, and a column for each category.
 
     Cells that are in the results already are not measured again. Stop with Ctrl-C; the same command continues.
 
@@ -63,24 +114,35 @@ def tables(
       metafun bench tables --jobs 8
 
       metafun bench tables --only MetaFun --data iris --splits 20 --results /tmp/tables.jsonl --figure /tmp/tables.png
+
+      metafun bench tables --dir my_tables --target price --only MetaFun --only "random forest" --results /tmp/my.jsonl
     """
     # scikit-learn is slow to import; the other commands do not need it.
-    from ..bench.results import add_cell, read_cells, summary
-    from ..bench.tables import draw, measure_cells, missing_cells
+    from ..bench.datasets import SETS
+    from ..bench.results import add_cell, summary
+    from ..bench.table_files import open_folder
+    from ..bench.tables import choose_sets, draw, measure_cells, measured_cells, missing_cells
 
+    options = options.in_place()
+    results, splits, figure = options.results, options.splits, options.figure
+    assert results is not None and splits is not None
     check_files(results, figure)
-    missing = list(missing_cells(results, splits, only or (), data or ()))
+    opened = SETS if options.folder is None else open_folder(options.folder, options.target)
+    sets = choose_sets(opened, options.data or ())
+    missing = list(missing_cells(results, splits, options.only or (), sets))
     columns = (TextColumn("measuring"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, disable=not err.is_terminal) as bar:
-        for cell in bar.track(measure_cells(missing, splits, jobs), total=len(missing)):
+        measuring = measure_cells(missing, splits, options.jobs, sets, options.source())
+        for cell in bar.track(measuring, total=len(missing)):
             add_cell(results, cell)
-    cells = read_cells(results)
-    found = summary(cells, data or ())
+    cells = measured_cells(results, sets)
+    found = summary(cells, sets)
     if as_json:
         print(json.dumps(found))
     else:
         _show(found)
-    err.print(str(draw(cells, figure)), markup=False)
+    if figure is not None:
+        err.print(str(draw(measured_cells(results, opened), figure, opened)), markup=False)
 
 
 def _show(summary: dict[str, dict[str, dict[str, float]]]) -> None:

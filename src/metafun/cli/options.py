@@ -188,10 +188,11 @@ def check_folder(option: str, path: Path | None) -> None:
         raise InvalidConfig(f"{option} {path}: there is no folder {path.absolute().parent}; make it first.")
 
 
-def check_files(results: Path, figure: Path) -> None:
+def check_files(results: Path, figure: Path | None) -> None:
     """InvalidConfig before any work is done, if one of the files of a benchmark could not be written after it."""
     from ..plots import check_suffix  # matplotlib is slow to import
 
     check_folder("--results", results)
     check_folder("--figure", figure)
-    check_suffix(figure, "--figure")
+    if figure is not None:
+        check_suffix(figure, "--figure")

@@ -22,6 +22,8 @@ from .text_entries import is_missing, looks_like_id, parse_bool, parse_number, p
 
 MAX_FIELD_CHARACTERS = 2**16
 MAX_LINE_CHARACTERS = 2**24
+# Whole numbers of so few kinds are classes, unless the user says otherwise.
+FEW_CLASSES = 10
 DELIMITERS = (",", ";", "\t", "|")
 CSV_FORM = "a CSV file in UTF-8 whose first line names the columns"
 
@@ -106,6 +108,12 @@ class CsvColumns:
         """Whether all entries of the column `name` are numbers and some are not whole."""
         known = np.array([self._number(entry) for entry in self._column(name) if not is_missing(entry)])
         return not np.isnan(known).any() and bool((known % 1 != 0).any())
+
+    def has_classes(self, name: str) -> bool:
+        """Whether the column `name` probably holds classes: text, or whole numbers of few kinds."""
+        known = [entry for entry in self._column(name) if not is_missing(entry)]
+        few = len(set(known)) <= min(FEW_CLASSES, len(known) / 2)
+        return self.likely_kind(name) != "number" or (few and not self.has_fractions(name))
 
     def likely_kind(self, name: str) -> Kind:
         """What most entries of the column `name` look like."""

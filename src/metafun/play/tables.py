@@ -30,8 +30,6 @@ MAX_LINEAR_ENTRIES = MAX_ROWS * MAX_COLUMNS
 LINEAR_STEPS = 200
 # Entries that are missing here but text to pandas.
 NOT_IN_PANDAS = {"?", "na"}
-# Whole numbers of so few kinds are classes, unless the user says otherwise.
-FEW_CLASSES = 10
 MIN_LABELLED = 8
 HELD_OUT = 0.25
 SHOWN_ROWS = 200
@@ -108,11 +106,7 @@ def describe(content: bytes, name: str) -> dict[str, Any]:
 
 def guess(columns: CsvColumns, name: str) -> Problem:
     """Whether a column holds classes or numbers."""
-    known = [entry for entry in columns.entries[name] if not is_missing(entry)]
-    if columns.likely_kind(name) != "number":
-        return "classification"
-    few = len(set(known)) <= min(FEW_CLASSES, len(known) / 2)
-    return "classification" if few and not columns.has_fractions(name) else "regression"
+    return "classification" if columns.has_classes(name) else "regression"
 
 
 def predict(content: bytes, name: str, target: str, problem: Problem) -> dict[str, Any]:

@@ -15,6 +15,8 @@ KINDS = {
     "random forest": (GREEN, "s", "random forest"),
     "Gaussian process": (ORANGE, "D", "Gaussian process"),
     "logistic regression": (SKY, "^", "logistic or ridge regression"),
+    "gradient boosting": (INK, "P", "gradient boosting"),
+    "SVM": (GREY, "X", "SVM"),
     "ridge": (SKY, "^", "logistic or ridge regression"),
 }
 
