@@ -156,7 +156,7 @@ def test_the_oracle_is_calibrated_on_the_curves(kernel):
 def test_the_demo_comes_close_to_the_exact_process(tmp_path):
     """A short `metafun demo gp` of the full size; in a process of its own, with a time limit: it must not deadlock."""
     path = tmp_path / "demo"
-    settings = ["training.steps=300", "training.warmup=50", "training.validate_every=150", "evaluation.tasks=1000"]
+    settings = ["training.steps=300", "training.batch=16", "training.validate_every=0", "evaluation.tasks=500"]
     options = [part for setting in settings for part in ("--set", setting)]
     command = [sys.executable, "-m", "metafun.cli", "demo", "gp", "--out", str(path), *options]
     result = subprocess.run(command, capture_output=True, text=True, timeout=300)

@@ -15,7 +15,7 @@ from metafun.training.checkpoint import Checkpoint
 from metafun.training.evaluation import evaluate
 
 ROOT = Path(__file__).parent.parent
-TASKS = 100
+TASKS = 60
 
 
 @pytest.mark.slow
