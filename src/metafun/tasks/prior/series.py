@@ -1,4 +1,4 @@
-"""Random functions of time: smooth and rough processes, periodic ones, sawtooth waves, growth, and their mixtures."""
+"""Random functions of time: smooth and rough processes, periodic ones, sawtooth waves, growth, powers, and mixtures."""
 
 import math
 from collections.abc import Callable
@@ -62,12 +62,21 @@ def growth(key: PRNGKeyArray, t: Float[Array, " n"]) -> Float[Array, " n"]:
     return jnp.where(jax.random.bernoulli(key_sign), 1, -1) * jax.nn.sigmoid((t - middle) / width)
 
 
+def power(key: PRNGKeyArray, t: Float[Array, " n"]) -> Float[Array, " n"]:
+    """±(t + c)ᵖ: straight lines, roots and squares, and with p < 0 decays such as those of concentrations."""
+    key_start, key_power, key_falls, key_sign = jax.random.split(key, 4)
+    p = jnp.where(jax.random.bernoulli(key_falls, 0.25), -1, 1) * log_uniform(key_power, 0.3, 3.0)
+    sign = jnp.where(jax.random.bernoulli(key_sign), 1, -1)
+    return sign * (jnp.maximum(t, 0) + log_uniform(key_start, 0.03, 1.0)) ** p
+
+
 # Each kind with its share among series of a single kind, before these are varied.
 KINDS: tuple[tuple[Callable[[PRNGKeyArray, Float[Array, " n"]], Float[Array, " n"]], float], ...] = (
-    (smooth, 0.55),
-    (periodic, 0.2),
+    (smooth, 0.45),
+    (periodic, 0.15),
     (sawtooth, 0.05),
-    (growth, 0.2),
+    (growth, 0.15),
+    (power, 0.2),
 )
 
 
