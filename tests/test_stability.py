@@ -47,6 +47,11 @@ def test_a_loss_in_nats_must_lose_a_third_of_its_gain_and_half_a_nat():
     assert steps_of(flat + [1.2] * 10, in_logarithm=False) == [None], "noise of a model that learned nothing"
 
 
+def test_noise_of_the_first_chunks_is_no_break_away():
+    """The first losses of a training on series of many kinds."""
+    assert steps_of([4.19, 2.26, 6.86, 1.83, 1.53, 1.3, 1.29, 1.4, 1.23, 1.2], in_logarithm=False) == [None]
+
+
 def test_a_loss_that_is_not_finite_does_not_hide_the_others():
     broken = falling(10, 1e-3) + [0.5] * 20
     diverged = falling(10, 1e-3) + [None] * 20
@@ -63,7 +68,7 @@ def test_the_message_names_seed_step_and_remedy():
 def broken_run(tmp_path_factory):
     """A run whose learning rate is far too large: its loss rises by orders of magnitude and stays finite."""
     path = tmp_path_factory.mktemp("runs") / "broken"
-    settings = [*TINY, "training.learning_rate=1.0", "training.schedule=constant", "training.clip=1e9"]
+    settings = [*TINY, "training.learning_rate=1.0", "training.schedule=constant", "training.clip=1e9", "training.chunk=5"]
     options = [word for setting in settings for word in ("--set", setting)]
     result = CliRunner().invoke(app, ["train", "sinusoid", "--seeds", "2", "--out", str(path), *options])
     assert result.exit_code == 0, result.output

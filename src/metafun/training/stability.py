@@ -50,7 +50,8 @@ class Stability:
         lost = np.clip(LOST_SHARE * (self._first - self._least), LEAST_LOST, MOST_LOST)
         for i in np.flatnonzero(level - self._least > lost):
             self._steps[i] = self._steps[i] or step
-        self._least = np.fmin(self._least, level)
+        if len(self._recent) == CHUNKS:  # a median of fewer is no level to fall back from
+            self._least = np.fmin(self._least, level)
 
 
 def watched_metrics(metrics: Iterable[Mapping[str, Any]], in_logarithm: bool) -> Stability:
