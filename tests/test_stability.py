@@ -68,8 +68,8 @@ def test_the_message_names_seed_step_and_remedy():
 def broken_run(tmp_path_factory):
     """A run whose learning rate is far too large: its loss rises by orders of magnitude and stays finite."""
     path = tmp_path_factory.mktemp("runs") / "broken"
-    settings = [*TINY, "training.learning_rate=1.0", "training.schedule=constant", "training.clip=1e9", "training.chunk=5"]
-    options = [word for setting in settings for word in ("--set", setting)]
+    settings = ["training.learning_rate=1.0", "training.schedule=constant", "training.clip=1e9", "training.chunk=5"]
+    options = [word for setting in (*TINY, *settings) for word in ("--set", setting)]
     result = CliRunner().invoke(app, ["train", "sinusoid", "--seeds", "2", "--out", str(path), *options])
     assert result.exit_code == 0, result.output
     return path, result
