@@ -56,8 +56,12 @@ sys.exit(soak.main())
 READS = """
 import sys
 from pathlib import Path
-from tools.soak import formats, hostile
+from jax._src import xla_bridge
+from tools.soak import formats, harm, hostile
 
+harm.prepare(Path(sys.argv[1]))
+formats.warm_up(Path(sys.argv[1]) / "warm")
+assert not xla_bridge.backends_are_initialized(), "a process with XLA's threads would be forked"
 for name, form in formats.FORMATS.items():
     print(name, hostile._read(name, form.good(), Path(sys.argv[1])))
 """
