@@ -27,12 +27,12 @@ from metafun.training.measure import origin
 
 from .formats import warm_up
 from .guided import GUIDED, IS_AVAILABLE, guide
-from .harm import KINDS, prepare
+from .harm import KINDS
 from .hostile import attack
 from .kills import References, kill
 
-# One kill takes about as long as so many hostile files.
-FILES_PER_KILL = 36
+# So that 10,000 files come with 200 resumes; a kill takes about as long as 150 files.
+FILES_PER_KILL = 44
 # If atheris is installed.
 FILES_PER_GUIDED, GUIDED_SECONDS = 400, 15
 
@@ -77,7 +77,7 @@ def _run(options: argparse.Namespace, first: int) -> list[tuple[Counter, list[st
     go_on = lambda: time.monotonic() < ends and not stop.is_set()  # noqa: E731
     with tempfile.TemporaryDirectory(prefix="soak-") as name:
         folder = Path(name)
-        prepare(folder)
+        (folder / "warm").mkdir()
         warm_up(folder / "warm")
         gc.freeze()  # a collection in a fork would copy all memory
         arguments = [(options, first + i, folder, go_on, channel) for i in range(options.workers)]

@@ -25,6 +25,7 @@ from metafun.estimators.trained import open_trained
 from metafun.training import search
 from metafun.training.checkpoint import Checkpoint
 
+from .harm import prepare
 from .pickle_programs import random_pickle
 
 # Few settings, so that studies of the same space are found.
@@ -195,8 +196,9 @@ def warm_up(folder: Path) -> None:
     Nothing is computed and no thread is left: a process with threads must not be forked.
 
     Args:
-        folder: an empty one, for good files.
+        folder: an empty one, for good files and for the data of this process from now on.
     """
+    prepare(folder)  # what is read must not go into the user's data
     "localhost".encode("idna")
     for name, form in FORMATS.items():
         path = folder / name / form.name
