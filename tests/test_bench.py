@@ -1,6 +1,7 @@
 """The benchmark on small tables: the same splits for every model, no cell measured twice, scikit-learn's metrics."""
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from metafun.bench.metrics import classifier_metrics, regressor_metrics
 from metafun.bench.results import add_cell, mean_metrics, read_cells
 from metafun.bench.table_files import open_folder
 from metafun.cli import app
+from metafun.errors import InvalidResults
 
 RESULTS = Path(__file__).parent.parent / "results" / "tables.jsonl"
 
@@ -146,6 +148,28 @@ def folder(tmp_path):
     return place
 
 
+CHANGED = (
+    {"metrics": {}},
+    {"metrics": {"accuracy": "high"}},
+    {"metrics": {"accuracy": [[1]]}},
+    {"metrics": {"accuracy": []}},
+    {"metrics": {"accuracy": [1.0], "log_likelihood": [1.0, 2.0]}},
+    {"reliability": [[1.0]]},
+    {"reliability": [[1.0, 1.0, 1.0], [1.0]]},
+    {"size": "2"},
+    {"seeds": None},
+)
+
+
+@pytest.mark.parametrize("change", [*CHANGED, "[" * 100_000, "9" * 5000, "null"], ids=lambda change: str(change)[:40])
+def test_a_line_of_other_types_is_refused(tmp_path, change):
+    line = json.loads(RESULTS.read_text("utf-8").splitlines()[0])
+    text = change if isinstance(change, str) else json.dumps(line | change)
+    (tmp_path / "r.jsonl").write_text(text + "\n", "utf-8")
+    with pytest.raises(InvalidResults, match="not a benchmark result"):
+        read_cells(tmp_path / "r.jsonl")
+
+
 def test_a_folder_of_tables_is_measured_once(folder, tmp_path, monkeypatch):
     options = ["bench", "tables", "--dir", folder, "--results", tmp_path / "mine.jsonl", "--splits", 2]
     chosen = ["--only", "MetaFun", "--only", "ridge", "--only", "logistic regression"]
@@ -191,7 +215,17 @@ def test_a_subfolder_says_what_is_predicted(folder):
         ({"a.npz": {"X": np.ones((9, 2))}}, "its array 'y' is missing"),
         ({"a.npz": {"X": np.ones((9, 2)), "y": np.ones(8)}}, "a y for each row"),
         ({"a.npz": {"X": np.ones((9, 2)), "y": np.full(9, np.nan)}}, "y is nan in row 0"),
-        ({"a.npz": {"X": np.ones((9, 2)), "y": np.ones(9)}}, "too few to train on"),
+        ({"a.npz": {"X": np.ones((9, 2)), "y": np.arange(9.0)}}, "too few to train on"),
+        ({"a.npz": {"X": np.ones((9, 2)), "y": np.ones(9)}}, "y is 1 in every row"),
+        ({"a.npz": {"X": np.ones((9, 0)), "y": np.arange(9.0)}}, "has no inputs"),
+        ({"a.npz": {"X": np.full((9, 2), np.nan), "y": np.arange(9.0)}}, "has no inputs"),
+        ({"a.npz": {"X": np.full((9, 2), -np.inf), "y": np.arange(9.0)}}, "its inputs hold -inf"),
+        ({"a.npz": {"X": np.ones((9, 2)), "y": np.arange(9) * 1e200}}, "y hold 1e+200"),
+        pytest.param(
+            {"a\x1b.csv": "x,z\n1,2\n", "a?.csv": "x,z\n1,2\n"},
+            "2 tables of the name 'a?'",
+            marks=pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such names"),
+        ),
         ({"a.npz": {"X": np.ones((9, 2)), "y": np.zeros(9, int)}}, "fewer than two have 3 rows"),
         ({"a.csv": "x,y\n1,2\n"}, "no column 'z'"),
         ({"a.csv": "z\n1\n"}, "no column beside 'z'"),

@@ -1,6 +1,7 @@
 """The benchmark on collections of tasks: what is held out, what is measured, and who wins."""
 
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from metafun.bench.collection_gpboost import GPBOOST
 from metafun.bench.collection_methods import FOREST_GP, META_FIT, METHODS, SIMPLE
 from metafun.bench.collection_results import CollectionCell, add_collection_cell, compare, read_collection_cells
 from metafun.cli import app
-from metafun.errors import InvalidConfig, InvalidData
+from metafun.errors import InvalidConfig, InvalidData, InvalidResults
 from tools.report.collection_benchmark import newest_cells, render_collection_benchmark
 from tools.report.comparisons import _collections
 from tools.report.records import missing_fields
@@ -154,6 +155,9 @@ def test_every_split_must_hold_out_a_task_large_enough():
     [
         ({"y": np.array(["a"] * 8)}, r"'y' holds text \[8\]; expected numbers for each row"),
         ({"X": np.array(1.0)}, r"'X' holds numbers \[\]; expected numbers for each row"),
+        ({"X": np.full((8, 1), 1e300)}, r"numbers beyond 1e\+100; rescale them"),
+        ({"y": np.full(8, -1e200)}, r"numbers beyond 1e\+100; rescale them"),
+        ({"y": np.full(8, 2.5)}, r"the output is 2.5 in every row; there is nothing to predict"),
         ({"task": np.zeros((8, 2))}, r"'task' holds numbers \[8, 2\]; expected a name or number for each row"),
     ],
 )
@@ -162,6 +166,21 @@ def test_arrays_that_are_no_collection(tmp_path, changes, message):
     np.savez(tmp_path / "a.npz", **(arrays | changes))
     with pytest.raises(InvalidData, match=message):
         open_collection(str(tmp_path / "a.npz"), "y", "task")
+
+
+@pytest.mark.parametrize("change", [{"metrics": {}}, {"rmse": [0.0]}, {"rmse": []}, {"rmse": [1.0] * 9}], ids=str)
+def test_a_line_of_other_metrics_is_refused(tmp_path, change):
+    line = asdict(cell("growth", "ridge", 1.0))
+    line["metrics"] = change.get("metrics", line["metrics"] | change)
+    (tmp_path / "r.jsonl").write_text(json.dumps(line) + "\n", "utf-8")
+    with pytest.raises(InvalidResults, match="its metrics are missing"):
+        read_collection_cells(tmp_path / "r.jsonl")
+
+
+def test_a_collection_without_inputs_is_refused(tmp_path):
+    (tmp_path / "a.csv").write_text("task,y\n" + "".join(f"{i // 6},{i}\n" for i in range(60)), "utf-8")
+    with pytest.raises(InvalidData, match=r"a.csv has no column beside 'y' and 'task' to predict from"):
+        open_collection(str(tmp_path / "a.csv"), "y", "task")
 
 
 def cell(data, method, error, likelihood=0.0, fingerprint=""):

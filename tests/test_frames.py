@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import fractions
 import json
 import pickle
 
@@ -202,6 +203,8 @@ def test_the_kind_of_a_column(values, kind, first):
         (pd.DataFrame({"c": [1, "a"]}), r"column 'c' mixes int and str \(1, 'a'\); make it numbers"),
         (pd.DataFrame({"c": pd.period_range("2020", periods=2, freq="D")}), "column 'c' holds entries of type Period"),
         (pd.DataFrame({"c": [1j, 2]}), "column 'c' holds entries of type complex"),
+        (pd.DataFrame({"c": [10**400, 1]}), "column 'c' is infinite in row 0"),
+        (pd.DataFrame({"c": [1, fractions.Fraction(-(10**400))]}), "column 'c' is infinite in row 1"),
         (pl.DataFrame({"c": [[1], [2]]}), "column 'c' holds entries of type list"),
         (pd.DataFrame(np.ones((2, 2)), columns=["a", "a"]), "several columns of one name"),
     ],

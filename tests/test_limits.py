@@ -55,6 +55,7 @@ def fails(*arguments) -> str:
         ("collected", ["tasks.outputs=2147483647"], "must be between 1 and 65,536"),
         ("sinusoid", ["tasks.targets=2147483647"], "must be between 1 and 1,048,576"),
         ("sinusoid", ["tasks.context=[1, 2147483647]"], "tasks.context = 2,147,483,647 gives .* numbers in a training"),
+        ("collected", ["model.population.members=2500", "tasks.targets=1000"], "members = 2,500 gives .* numbers"),
         (
             "sinusoid",
             ["model.iterations=100", "model.update.layers=100"],

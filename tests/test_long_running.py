@@ -1,8 +1,10 @@
 """Many calls in one process, and several threads: memory stays bounded, and answers stay the same."""
 
 import concurrent.futures
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,36 +12,15 @@ import pytest
 from examples import quick
 from metafun import MetaFunClassifier, MetaFunRegressor
 
-# The sizes repeat: programs are compiled in the first round, and after that memory must not grow.
-CYCLES = """
-import resource, sys
-import numpy as np
-from metafun import MetaFunRegressor
-
-def used():
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * resource.getpagesize()
-
-rng, sizes = np.random.default_rng(0), [3, 9, 20, 33]
-def cycles(count):
-    for i in range(count):
-        n = sizes[i % len(sizes)]
-        x = rng.uniform(-2, 2, (n, 1))
-        MetaFunRegressor("gp-rbf").fit(x, np.sin(x[:, 0])).predict(rng.uniform(-2, 2, (sizes[i // 4 % 4], 1)))
-
-cycles(100)
-before = used()
-cycles(int(sys.argv[1]))
-print(used() / before)
-"""
+SCRIPT = Path(__file__).parent.parent / "scripts" / "fit_memory.py"
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is measured in /proc")
 def test_a_thousand_cycles_take_no_more_memory():
-    done = subprocess.run([sys.executable, "-c", CYCLES, "1000"], env=quick(), capture_output=True, text=True)
+    done = subprocess.run([sys.executable, SCRIPT], env=quick(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert float(done.stdout) < 1.1
+    assert json.loads(done.stdout)["growth"] < 0.1
 
 
 def test_ten_threads_give_the_same_answers_as_one():

@@ -114,6 +114,12 @@ def test_a_point_changes_the_curve_and_the_order_does_not(client):
     assert np.isfinite(curve(client, [])).all()
 
 
+def test_a_curve_that_is_not_finite_is_refused(client):
+    for path in ("curves", "functions"):
+        answer = post(client, path, {"model": "gp-rbf", "points": [[3e38, 3e38]], "exact": True})
+        assert answer.status_code == 400 and "remove points that are far away" in answer.json()["error"], path
+
+
 def test_the_exact_process_is_that_of_known_hyperparameters(monkeypatch):
     monkeypatch.setattr(exact, "DRAWS", 4)
     monkeypatch.setattr(exact, "KEPT", 3)

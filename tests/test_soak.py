@@ -56,8 +56,13 @@ sys.exit(soak.main())
 READS = """
 import sys
 from pathlib import Path
+from jax._src import xla_bridge
 from tools.soak import formats, hostile
 
+(warm := Path(sys.argv[1]) / "warm").mkdir()
+formats.warm_up(warm)
+assert (warm / "data" / "miniimagenet-center").is_dir(), "the user's data were changed"
+assert not xla_bridge.backends_are_initialized(), "a process with XLA's threads would be forked"
 for name, form in formats.FORMATS.items():
     print(name, hostile._read(name, form.good(), Path(sys.argv[1])))
 """

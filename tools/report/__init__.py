@@ -19,7 +19,7 @@ from .estimators import (
 from .feature_benchmark import render_feature_benchmark
 from .paper_tables import render_calibration, render_features, render_sinusoid
 from .regression import render_by_context, render_curves, render_gp_ceiling, render_gp_limits, render_processes
-from .soak import render_soak
+from .soak import render_memory, render_soak
 from .speed import render_speed_benchmark
 from .values import render_values
 
@@ -48,6 +48,7 @@ TABLES = {
     "tables-by-set": render_table_benchmark_by_set,
     "table-limits": render_table_limits,
     "soak": render_soak,
+    "memory": render_memory,
     "speed-benchmark": render_speed_benchmark,
 }
 PAGES = (

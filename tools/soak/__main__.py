@@ -1,6 +1,7 @@
 """python -m tools.soak: hostile files and kills until the time is over; the exit code is 1 if anything went wrong."""
 
 import argparse
+import gc
 import json
 import multiprocessing
 import os
@@ -13,7 +14,9 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from multiprocessing.process import BaseProcess
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +25,14 @@ import jax
 from metafun.files import append_json
 from metafun.training.measure import origin
 
+from .formats import warm_up
 from .guided import GUIDED, IS_AVAILABLE, guide
 from .harm import KINDS
 from .hostile import attack
 from .kills import References, kill
 
-# One kill takes about as long as so many hostile files.
-FILES_PER_KILL = 36
+# So that 10,000 files come with 200 resumes; a kill takes about as long as 150 files.
+FILES_PER_KILL = 44
 # If atheris is installed.
 FILES_PER_GUIDED, GUIDED_SECONDS = 400, 15
 
@@ -71,9 +75,21 @@ def _run(options: argparse.Namespace, first: int) -> list[tuple[Counter, list[st
     forking = multiprocessing.get_context("fork")
     channel, stop, ends = forking.Queue(), forking.Event(), time.monotonic() + 60 * options.minutes
     go_on = lambda: time.monotonic() < ends and not stop.is_set()  # noqa: E731
-    workers = [forking.Process(target=_work, args=(options, first + i, go_on, channel)) for i in range(options.workers)]
-    for worker in workers:
-        worker.start()
+    with tempfile.TemporaryDirectory(prefix="soak-") as name:
+        folder = Path(name)
+        (folder / "warm").mkdir()
+        warm_up(folder / "warm")
+        gc.freeze()  # a collection in a fork would copy all memory
+        arguments = [(options, first + i, folder, go_on, channel) for i in range(options.workers)]
+        workers = [forking.Process(target=_work, args=each) for each in arguments]
+        for worker in workers:
+            worker.start()
+        return _results(workers, channel, stop, first)
+
+
+def _results(
+    workers: Sequence[BaseProcess], channel: multiprocessing.Queue, stop: Event, first: int
+) -> list[tuple[Counter, list[str], int]]:
     results: list[tuple[Counter, list[str], int]] = []
     while len(results) < len(workers):
         try:
@@ -89,20 +105,22 @@ def _run(options: argparse.Namespace, first: int) -> list[tuple[Counter, list[st
     return results
 
 
-def _work(options: argparse.Namespace, number: int, go_on: Callable[[], bool], channel: multiprocessing.Queue) -> None:
+def _work(
+    options: argparse.Namespace, number: int, shared: Path, go_on: Callable[[], bool], channel: multiprocessing.Queue
+) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a case that has begun is finished
     counts: Counter = Counter()
     problems: list[str] = []
     try:
-        with tempfile.TemporaryDirectory(prefix="soak-") as name:
-            folder = Path(name)
-            references = References(folder / "reference")
-            while go_on():
-                problem = _case(options, number, folder, references, counts)
-                if problem is not None:
-                    problems.append(problem)
-                    print(problem, file=sys.stderr, flush=True)
-                number += options.workers
+        folder = shared / f"worker-{number % options.workers}"
+        folder.mkdir()
+        references = References(shared / "reference")
+        while go_on():
+            problem = _case(options, number, folder, references, counts)
+            if problem is not None:
+                problems.append(problem)
+                print(problem, file=sys.stderr, flush=True)
+            number += options.workers
     except BaseException:
         problems.append(f"case {number}: {traceback.format_exc()}")
         raise

@@ -23,7 +23,9 @@ from metafun.data.images import read_images
 from metafun.data.readers import read_features
 from metafun.estimators.trained import open_trained
 from metafun.training import search
+from metafun.training.checkpoint import Checkpoint
 
+from .harm import prepare
 from .pickle_programs import random_pickle
 
 # Few settings, so that studies of the same space are found.
@@ -186,3 +188,23 @@ FORMATS: dict[str, Format] = {
     "journal": Format(_journal, "study.journal", _read_journal),
     "http": Format(_http, "answer", _read_http),
 }
+
+
+def warm_up(folder: Path) -> None:
+    """Imports and traces what the readers need, so that this process does it once and not each of its forks.
+
+    Nothing is computed and no thread is left: a process with threads must not be forked.
+
+    Args:
+        folder: an empty one, for good files and for the data of this process from now on.
+    """
+    prepare(folder)  # what is read must not go into the user's data
+    "localhost".encode("idna")
+    for name, form in FORMATS.items():
+        path = folder / name / form.name
+        path.parent.mkdir(parents=True)
+        path.write_bytes(form.good())
+        if name == "safetensors":
+            Checkpoint(path)  # its arrays would be placed on the device
+        elif name != "http":
+            form.read(path)

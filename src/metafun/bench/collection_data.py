@@ -11,7 +11,9 @@ from sklearn.datasets import load_digits
 
 from ..data.arrays import read_npz
 from ..data.csv_columns import read_csv
+from ..data.table import printable
 from ..errors import InvalidConfig, InvalidData, suggest
+from ..estimators.base import LARGEST
 from ..estimators.task_rows import encode_columns
 from ..tasks.scaling import MeanStdScaling
 
@@ -136,6 +138,10 @@ def open_collection(source: str, target: str, task: str) -> Collection:
         raise InvalidData(f"{source} has {len(x)} rows of inputs, outputs {list(y.shape)} and {len(names)} tasks.")
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise InvalidData(f"{source} holds NaN or infinity; this benchmark needs complete rows: drop or fill them.")
+    if max(np.abs(x).max(), np.abs(y).max()) > LARGEST:
+        raise InvalidData(f"{source} holds numbers beyond {LARGEST:g}; rescale them.")
+    if (y == y[0]).all():
+        raise InvalidData(f"{source}: the output is {y[0]:g} in every row; there is nothing to predict.")
     tasks = [(x[names == name], y[names == name]) for name in np.unique(names)]
     tasks = [(x, y) for x, y in tasks if len(y) > 1]  # one point cannot be context and target
     if len(tasks) < 4:
@@ -148,6 +154,8 @@ def _read_csv(path: Path, target: str, task: str) -> tuple[NDArray, NDArray, NDA
     for name in (target, task):
         columns.expect(name)
     inputs = [name for name in columns.names if name not in (target, task)]
+    if not inputs:
+        raise InvalidData(printable(f"{path} has no column beside '{target}' and '{task}' to predict from."))
     x, _ = encode_columns([columns.column(name) for name in inputs])
     return x, columns.numbers([target])[:, 0], np.array(columns.labels(task))
 

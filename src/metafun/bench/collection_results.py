@@ -51,6 +51,11 @@ class CollectionCell:
     date: str
     beside: int | None = None
 
+    def __post_init__(self) -> None:
+        counts = {len(self.metrics.get(name, ())) for name in METRICS}
+        if len(counts) != 1 or 0 in counts or min(self.metrics["rmse"]) <= 0:
+            raise ValueError("its metrics are missing, of different numbers of splits, or an error is not positive")
+
     @property
     def key(self) -> tuple[str, int, str]:
         """What identifies a cell in the file."""

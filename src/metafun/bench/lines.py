@@ -32,7 +32,7 @@ def read_lines(path: Path, parse_line: Callable[[dict[str, Any]], L]) -> list[L]
         return []
     try:
         return [parse_line(json.loads(line)) for line in read_text(path, MOST_RESULTS).splitlines()]
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidResults(
             f"{path} has a line that is not a benchmark result: {error}; correct it, or choose another --results."
         ) from None

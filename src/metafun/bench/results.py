@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..model.likelihoods import calibration_error
+from ..schema import parse
 from .contenders import PROBLEMS, models
 from .datasets import SETS, TableSet
 from .lines import add_line, read_lines
@@ -38,8 +39,8 @@ class Cell:
     data: str
     size: int
     model: str
-    metrics: dict[str, list[float]]
-    reliability: list[list[float]] | None
+    metrics: dict[str, tuple[float, ...]]
+    reliability: tuple[tuple[float, ...], ...] | None
     seconds: float
     checkpoint: str = ""
     fingerprint: str = ""
@@ -49,6 +50,12 @@ class Cell:
     version: str = ""
     date: str = ""
     beside: int | None = None
+
+    def __post_init__(self) -> None:
+        if len({len(values) for values in self.metrics.values()}) != 1 or not self.splits:
+            raise ValueError("its metrics are missing, or of different numbers of splits")
+        if self.reliability is not None and np.array(self.reliability, object).shape[1:] != (3,):
+            raise ValueError("its reliability is no table of three columns")
 
     @property
     def key(self) -> tuple[str, int, str]:
@@ -63,7 +70,7 @@ class Cell:
 
 def read_cells(path: Path) -> list[Cell]:
     """The cells of a .jsonl file; none if there is no file."""
-    return read_lines(path, _parse_cell)
+    return read_lines(path, partial(parse, Cell))
 
 
 def add_cell(path: Path, cell: Cell) -> None:
@@ -73,11 +80,7 @@ def add_cell(path: Path, cell: Cell) -> None:
         path: the .jsonl file.
         cell: the measured cell.
     """
-    add_line(path, cell, _parse_cell)
-
-
-def _parse_cell(entry: dict[str, Any]) -> Cell:
-    return Cell(**entry)
+    add_line(path, cell, partial(parse, Cell))
 
 
 def mean_metrics(cell: Cell) -> dict[str, float]:

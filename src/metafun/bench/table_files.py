@@ -12,6 +12,7 @@ from ..data.csv_columns import read_csv
 from ..data.encoding import Encoding
 from ..data.table import printable
 from ..errors import InvalidData
+from ..estimators.base import LARGEST
 from .contenders import PROBLEMS
 from .datasets import CLASS_SIZES, ROW_COUNTS, TableSet, hash_arrays
 
@@ -66,13 +67,13 @@ def open_folder(folder: Path, target: str | None = None) -> dict[str, TableSet]:
         for path in sorted(place.iterdir())
         if path.suffix.lower() in SUFFIXES
     ]
-    names = Counter(path.stem for path, _ in paths)
+    names = Counter(printable(path.stem) for path, _ in paths)
     if not names:
         raise InvalidData(f"{folder} has no tables; expected files that end in {', '.join(SUFFIXES)}.")
     name, count = names.most_common(1)[0]
     if count > 1:
         raise InvalidData(printable(f"{folder} has {count} tables of the name '{name}'; rename them."))
-    return {path.stem: open_table(path, target, problem) for path, problem in paths}
+    return {printable(path.stem): open_table(path, target, problem) for path, problem in paths}
 
 
 def open_table(path: Path, target: str | None = None, problem: str | None = None) -> FileTable:
@@ -84,6 +85,7 @@ def open_table(path: Path, target: str | None = None, problem: str | None = None
         problem: what the target holds; None: whole numbers of few kinds and text are classes.
     """
     x, y, categorical, problem = (_from_npz if path.suffix.lower() == ".npz" else _from_csv)(path, target, problem)
+    _check_numbers(x, y, problem, path)
     if problem == "classification":
         labels, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
         if (counts >= MIN_CLASS_ROWS).sum() < 2:
@@ -95,6 +97,18 @@ def open_table(path: Path, target: str | None = None, problem: str | None = None
     if not (sizes := _sizes(y, problem)):
         raise InvalidData(f"{path} has {len(y):,} rows, too few to train on and to test.")
     return FileTable(x, y, problem, sizes, tuple(map(bool, categorical)) if categorical.any() else ())
+
+
+def _check_numbers(x: NDArray, y: NDArray, problem: str, path: Path) -> None:
+    """InvalidData if no model could learn from the table."""
+    if not x.shape[1] or np.isnan(x).all():
+        raise InvalidData(f"{path} has no inputs; expected a column with numbers or texts beside the one to predict.")
+    numbers = (("its inputs", x), *([("y", y)] if problem == "regression" else []))
+    for name, array in numbers:
+        if (beyond := np.abs(np.nan_to_num(array, posinf=np.inf, neginf=np.inf)) > LARGEST).any():
+            raise InvalidData(f"{path}: {name} hold {array[beyond][0]:.3g}; rescale numbers beyond {LARGEST:g}.")
+    if problem == "regression" and (y == y[0]).all():
+        raise InvalidData(f"{path}: y is {y[0]:g} in every row; there is nothing to predict.")
 
 
 def _sizes(y: NDArray, problem: str) -> tuple[int, ...]:

@@ -134,14 +134,14 @@ def measure(
         train, test = split_rows(y, size, problem, np.random.default_rng(split))
         estimator = make(y[train], categorical)
         measured.append(_fit_and_measure(estimator, problem, (x[train], y[train]), (x[test], y[test])))
-    metrics = {name: [row[name] for row, *_ in measured] for name in measured[0][0]}
+    metrics = {name: tuple(row[name] for row, *_ in measured) for name in measured[0][0]}
     bins = [bins for _, bins, _ in measured if bins is not None]
     return Cell(
         data,
         size,
         model,
         metrics,
-        reliability=np.mean(bins, axis=0).tolist() if bins else None,
+        reliability=tuple(map(tuple, np.mean(bins, axis=0).tolist())) if bins else None,
         seconds=float(np.mean([seconds for *_, seconds in measured])),
         checkpoint=_fingerprint(problem) if model == METAFUN else "",
         fingerprint=sets[data].fingerprint,

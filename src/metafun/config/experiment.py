@@ -84,7 +84,9 @@ def _build(
 def _blank(
     model: Any, embedding: Any, sizes: tuple[int, int], image: tuple[int, int] | None, dtype: jnp.dtype
 ) -> Learner:
-    return eqx.filter_eval_shape(partial(_build, model, embedding, sizes, image), jax.random.key(0))
+    # The key has no value, so that nothing is computed: to read a configuration does not start XLA.
+    key = jax.eval_shape(partial(jax.random.key, 0))
+    return eqx.filter_eval_shape(partial(_build, model, embedding, sizes, image), key)
 
 
 def resolve(config: Config | Experiment) -> Experiment:

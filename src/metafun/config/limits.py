@@ -28,6 +28,7 @@ FACTOR = "METAFUN_LIMIT_FACTOR"
 # Settings that repeat the layers of a model, and those that count layers.
 _REPEATS = ("iterations", "steps", "test_steps", "latent_steps", "weight_steps")
 _LAYERS = ("layers", "blocks")
+_MEMBERS = "model.population.members"
 
 
 def check_settings(config: Config) -> None:
@@ -44,7 +45,9 @@ def check_settings(config: Config) -> None:
     _refuse_beyond(MOST_LAYERS, layers, "layers, counting every iteration", {**deep, **repeats})
 
     points = _points(tasks)
-    widest = max(1, *(value for key, value in sizes.items() if key not in repeats and key not in deep))
+    widest = max(1, *(n for key, n in sizes.items() if key not in repeats and key not in deep and key != _MEMBERS))
+    # The members of an ensemble predict side by side.
+    models *= max(1, sizes.get(_MEMBERS, 1))
     numbers = config.training.batch * models * widest * math.prod(points.values())
     named = {**sizes, "training.batch": config.training.batch, **{f"tasks.{key}": n for key, n in points.items()}}
     _refuse_beyond(MOST_ACTIVATIONS, numbers, "numbers in a training step", named)

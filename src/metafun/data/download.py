@@ -177,5 +177,5 @@ def _read_origin(path: Path, url: str) -> dict[str, Any]:
     try:
         known = json.loads(path.read_bytes())
         return known if known["url"] == url and isinstance(known["total"], int) and "etag" in known else {}
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return {}

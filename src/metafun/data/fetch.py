@@ -231,7 +231,7 @@ def _recorded_hashes() -> dict[str, str]:
     path = _downloads() / "hashes.json"
     try:
         content = json.loads(path.read_bytes()) if path.exists() else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict) or not all(isinstance(value, str) for value in content.values()):
         raise InvalidData(f"{path} does not contain hashes; remove it to accept the next download without a check.")

@@ -127,11 +127,19 @@ def _floats(series: nw.Series) -> NDArray:
     return np.array(series.to_numpy(), float)
 
 
+def _number(entry: Any) -> float:
+    """As a float, which is infinite where the number is beyond it."""
+    try:
+        return float(entry)
+    except OverflowError:
+        return np.inf if entry > 0 else -np.inf
+
+
 def _column_of_objects(name: str, entries: list[Any], dtype: str) -> Column:
     """A column whose type says nothing about its content: the entries decide."""
     known = [entry for entry in entries if entry is not None]
     if all(isinstance(entry, numbers.Real | np.bool_) or _is_decimal(entry) for entry in known):
-        return Column(name, "number", np.array([np.nan if e is None else float(e) for e in entries]))
+        return Column(name, "number", np.array([np.nan if e is None else _number(e) for e in entries]))
     if all(isinstance(entry, str) for entry in known):
         return category_column(name, entries)
     if all(isinstance(entry, datetime.date) for entry in known):

@@ -98,11 +98,11 @@ class CurveModel:
             size = FEW_POINTS if len(points) <= FEW_POINTS else MAX_POINTS
             mean, std = self._exact(*self._context(points, size))
             found += [self._mean(mean), self._std(std)]
-        return [np.asarray(array, np.float32) for array in found]
+        return _finite(found)
 
     def functions(self, points: Sequence[tuple[float, float]]) -> list[NDArray]:
         """Functions drawn from the model, [FUNCTIONS, m]; the same noise in every call, so that they move smoothly."""
-        return [np.asarray(self._mean(self._draw(*self._context(points, MAX_POINTS))), np.float32)]
+        return _finite([self._mean(self._draw(*self._context(points, MAX_POINTS)))])
 
     def warm_up(self) -> None:
         """Compiles everything an answer needs."""
@@ -174,6 +174,15 @@ class CurveModel:
         arrays, rest = eqx.partition(self.trained.model, eqx.is_array)
         compiled = jax.jit(lambda arrays, *context: function(eqx.combine(arrays, rest), *context))
         return lambda *context: compiled(arrays, *context)
+
+
+def _finite(arrays: Sequence[NDArray]) -> list[NDArray]:
+    """The arrays as float32; InvalidTask if the page could not draw them."""
+    with np.errstate(over="ignore"):
+        found = [np.asarray(array, np.float32) for array in arrays]
+    if not all(np.isfinite(array).all() for array in found):
+        raise InvalidTask("the curve is not finite; remove points that are far away from the others.")
+    return found
 
 
 def _ranges(trained: Trained) -> tuple[tuple[float, float], tuple[float, float]]:
