@@ -86,6 +86,7 @@ def test_methods_are_measured_by_the_protocol(measured):
         assert set(cell["metrics"]) == {"accuracy", "log_likelihood", "ece"}
         assert all(len(values) == 2 for values in cell["metrics"].values()) and cell["seeds"] == [0, 1]
         assert cell["intervals"]["accuracy"] is not None and cell["tasks"] == 40 and cell["seconds"] > 0
+        assert cell["broke_away"] == [None, None]
     nearest, ours = measured.cells
     assert nearest.metrics != ours.metrics, "they are different models"
     folder = measured.folder / "runs" / f"{nearest.job}-{nearest.fingerprint[:12]}" / "2-seeds"
@@ -224,6 +225,9 @@ def test_results_are_rendered(measured, tmp_path):
     add_feature_cell(tmp_path / "features.jsonl", replace(measured.cells[1], job="another"))
     later = render_feature_benchmark(tmp_path)
     assert later.count("earlier settings") == 1 and "(../results/features.png)" in later
+    assert "broke away" not in later
+    add_feature_cell(tmp_path / "features.jsonl", replace(measured.cells[1], job="a third", broke_away=(None, 30)))
+    assert "; 1 of 2 seeds broke away" in render_feature_benchmark(tmp_path)
 
 
 def test_values_that_are_not_finite_are_shown_as_such(measured, tmp_path):

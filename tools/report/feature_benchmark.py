@@ -6,7 +6,7 @@ from pathlib import Path
 from metafun.bench.feature_cases import contenders
 from metafun.bench.feature_results import FeatureCell, latest_cells, read_feature_cells
 
-from .cells import MISSING, mean_std, seconds_cell
+from .cells import MISSING, broken_note, mean_std, seconds_cell
 from .markdown import table, without_empty_columns
 
 COLUMNS = ("accuracy, %", "95 % interval", "log-likelihood", "ECE", "GPU seconds")
@@ -43,7 +43,7 @@ def _values(found: Mapping[tuple[str, int], FeatureCell], method: str, shots: in
     cell = found.get((method, shots))
     if cell is None:
         return MISSING, "", "", "", ""
-    note = "" if cell.is_current else "; earlier settings"
+    note = broken_note(cell.broke_away) + ("" if cell.is_current else "; earlier settings")
     interval = cell.intervals["accuracy"]
     return (
         _value(cell, "accuracy", 100, 2) + note,

@@ -37,6 +37,7 @@ class FeatureCell:
         version: of metafun.
         date: ISO date.
         beside: other processes of the benchmark that shared the device; None if that was not recorded.
+        broke_away: for each seed the step at which the loss of its final training broke away, or None.
     """
 
     data: str
@@ -58,6 +59,7 @@ class FeatureCell:
     version: str
     date: str
     beside: int | None
+    broke_away: tuple[int | None, ...] = ()
 
     @property
     def key(self) -> tuple[str, str, str]:

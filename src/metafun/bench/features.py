@@ -69,6 +69,7 @@ class FeatureBenchmark:
             seeds=tuple(measured["seeds"]),
             command=_command(case),
             beside=max(before, others()),
+            broke_away=tuple(measured["broke_away"]),
             **{name: measured[name] for name in ("device", "version", "date")},
         )
 
