@@ -130,7 +130,7 @@ def test_text_dates_and_gaps_of_a_csv_file_are_encoded(tmp_path):
         ("task,x,y\n" + "a,1,1\na,2,2\nb,1,1\nb,2,2\n", [], "has 2 tasks of two points or more"),
         ("task,x,y\n" + "".join(f"{i},{j},nan\n" for i in range(5) for j in range(9)), [], "'y' is 'nan'; fill it"),
         ("task,x,y\n" + "".join(f"{i},{j},{j}\n" for i in range(5) for j in range(4)), [], "--points 6 leaves none"),
-        ("task,x,y\n" + "".join(f"{i},{j},1\n" for i in range(5) for j in range(9)), [], "the output is 1 in every row"),
+        ("task,x,y\n" + "".join(f"{i},{j},1\n" for i in range(5) for j in range(9)), [], "output is 1 in every row"),
         ("task,x,y\n" + "".join(f"{i},{j},1\n" for i in range(5) for j in range(9)), ["--task", "id"], "id"),
         (None, ["grwth"], "did you mean 'growth'"),
         (None, ["growth", "--only", "meta-fit"], "did you mean 'meta_fit'"),
