@@ -158,7 +158,21 @@ CHANGED = (
     {"reliability": [[1.0, 1.0, 1.0], [1.0]]},
     {"size": "2"},
     {"seeds": None},
+    {"model": "\x1b[2J"},
+    {"metrics": {"accuracy": [0.5], "\x1b[2J": [0.5]}},
 )
+
+
+@pytest.mark.parametrize(
+    "change", [{"model": "a model of yore"}, {"metrics": {"r2": [1.0]}}, {"metrics": {"x": [1.0]}}]
+)
+def test_cells_of_other_models_and_metrics_are_ignored(tmp_path, change):
+    line = json.loads(RESULTS.read_text("utf-8").splitlines()[0])
+    (tmp_path / "r.jsonl").write_text("".join(json.dumps(each) + "\n" for each in (line, line | change)), "utf-8")
+    assert len(read_cells(tmp_path / "r.jsonl")) == 2
+    (cell,) = tables.measured_cells(tmp_path / "r.jsonl", SETS)
+    assert cell.key == tuple(line[name] for name in ("data", "size", "model"))
+    tables.draw([cell], tmp_path / "figure.png")
 
 
 @pytest.mark.parametrize("change", [*CHANGED, "[" * 100_000, "9" * 5000, "null"], ids=lambda change: str(change)[:40])
@@ -213,7 +227,11 @@ def test_a_subfolder_says_what_is_predicted(folder):
     [
         ({}, "has no tables"),
         ({"a.npz": {"X": np.ones((9, 2))}}, "its array 'y' is missing"),
-        ({"a.npz": {"X": np.ones((9, 2)), "y": np.ones(8)}}, "a y for each row"),
+        ({"a.npz": {"X": np.ones((9, 2)), "y": np.ones(8)}}, "a number or text in y for each row"),
+        (
+            {"a.npz": {"X": np.ones((9, 2)), "y": np.array([b"a", b"b", b"c"] * 3)}},
+            "a number or text in y for each row",
+        ),
         ({"a.npz": {"X": np.ones((9, 2)), "y": np.full(9, np.nan)}}, "y is nan in row 0"),
         ({"a.npz": {"X": np.ones((9, 2)), "y": np.arange(9.0)}}, "too few to train on"),
         ({"a.npz": {"X": np.ones((9, 2)), "y": np.ones(9)}}, "y is 1 in every row"),

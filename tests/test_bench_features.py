@@ -3,7 +3,7 @@
 import json
 import shlex
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,7 +17,7 @@ from metafun.bench.feature_results import add_feature_cell, latest_cells, read_f
 from metafun.cli import app
 from metafun.config import has_setting, load_config
 from metafun.data.table_folder import save_table
-from metafun.errors import Diverged, InvalidConfig
+from metafun.errors import Diverged, InvalidConfig, InvalidResults
 from metafun.files import locked
 from metafun.training.run import Run
 from tools.report import render_page
@@ -236,6 +236,13 @@ def test_values_that_are_not_finite_are_shown_as_such(measured, tmp_path):
     (cell,) = read_feature_cells(tmp_path / "features.jsonl")
     assert cell.mean_std("accuracy") is None and "not finite" in render_feature_benchmark(tmp_path)
     features.draw_accuracies([cell, measured.cells[1]], tmp_path / "figure.png")
+
+
+@pytest.mark.parametrize("change", [{"metrics": {}}, {"metrics": {"accuracy": [0.5]}}, {"data": "\x1b[2J"}])
+def test_a_damaged_line_is_refused(measured, tmp_path, change):
+    (tmp_path / "features.jsonl").write_text(json.dumps(asdict(measured.cells[0]) | change) + "\n", "utf-8")
+    with pytest.raises(InvalidResults, match="not a benchmark result"):
+        read_feature_cells(tmp_path / "features.jsonl")
 
 
 def test_a_method_that_is_gone_is_still_shown(measured):

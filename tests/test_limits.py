@@ -20,11 +20,12 @@ from metafun.cli import app, console
 from metafun.config import limits, load_config
 from metafun.config.load import MOST_BASES
 from metafun.data import pickle_bounds
-from metafun.data.csv_columns import MAX_LINE_CHARACTERS
+from metafun.data.csv_columns import MAX_LINE_CHARACTERS, read_csv
 from metafun.data.images import MAX_FILE_SIDE, MAX_PIXELS
 from metafun.data.table_folder import save_table
-from metafun.errors import InvalidCheckpoint, InvalidConfig, InvalidTask, MetaFunError, NotEnoughMemory
+from metafun.errors import InvalidCheckpoint, InvalidConfig, InvalidData, InvalidTask, MetaFunError, NotEnoughMemory
 from metafun.estimators.base import LARGEST
+from metafun.estimators.padding import MAX_CONTEXT_FLOATS, check_context
 from metafun.estimators.trained import Trained, open_trained
 from metafun.files import read_text
 from metafun.schema import MOST_DEPTH
@@ -54,7 +55,8 @@ def fails(*arguments) -> str:
         ("gp-bnp-np", ["model.latent.samples=2147483647"], "must be between 1 and 100,000"),
         ("collected", ["tasks.outputs=2147483647"], "must be between 1 and 65,536"),
         ("sinusoid", ["tasks.targets=2147483647"], "must be between 1 and 1,048,576"),
-        ("sinusoid", ["tasks.context=[1, 2147483647]"], "tasks.context = 2,147,483,647 gives .* numbers in a training"),
+        ("sinusoid", ["tasks.context=[1, 2147483647]"], "must be between 0 and 1,048,576"),
+        ("sinusoid", ["tasks.context=[1, 1048576]", "training.batch=1000"], "context = 1,048,576 gives .* training"),
         ("collected", ["model.population.members=2500", "tasks.targets=1000"], "members = 2,500 gives .* numbers"),
         (
             "sinusoid",
@@ -64,6 +66,15 @@ def fails(*arguments) -> str:
         ("maml", ["model.layers=100", "model.test_steps=100"], "gives 1e.04 layers, counting every iteration"),
         ("sinusoid", ["model.representation=65536", "model.update.width=65536"], "gives .* parameters in a model"),
         ("images", ["embedding.growth=60000"], "channels in the last block, more than 65,536"),
+        ("sinusoid", ["evaluation.tasks=2147483647"], "must be between 1 and 1,048,576"),
+        ("sinusoid", ["evaluation.shots=[5, 2147483647]"], "must be between 0 and 1,048,576"),
+        (
+            "sinusoid",
+            ["evaluation.shots=[5, 1000000]", "evaluation.targets=9999"],
+            "= 1,000,000 gives .* in a test task",
+        ),
+        ("sinusoid", [f"evaluation.shots={list(range(5000))}"], "= 5,000 gives 5e.03 kinds of test tasks"),
+        ("sinusoid", ["evaluation.targets=2147483647"], "must be between 1 and 1,048,576"),
         ("sinusoid", [f"tasks{'.a' * 2000}=1"], "has 2,001 parts; no setting has more than 20"),
         (
             "sinusoid",
@@ -119,6 +130,15 @@ def checkpoint(tmp_path, header=None, tensors=None):
     return path
 
 
+@pytest.mark.parametrize("lacking", ["columns", "keeps_missing"])
+def test_an_encoding_that_lacks_a_key_is_refused(tmp_path, lacking):
+    encoding = {"columns": [{"name": "x", "kind": "number"}], "keeps_missing": True}
+    del encoding[lacking]
+    path = checkpoint(tmp_path, {"record": json.dumps({"encoding": encoding})})
+    with pytest.raises(InvalidCheckpoint, match=f"damaged encoding: the key '{lacking}' is missing"):
+        open_trained(path)
+
+
 RECORDS = ["9" * 5000, "[]", "null", '{"step": ' + "9" * 5000 + "}", "[" * 100_000, '{"best_error": 3}']
 
 
@@ -128,6 +148,18 @@ def test_a_damaged_record_is_refused_or_ignored(tmp_path, record):
         open_trained(checkpoint(tmp_path, {"record": record}))
     except InvalidCheckpoint as error:
         assert "damaged header" in str(error) and len(str(error)) < 500
+
+
+@pytest.mark.parametrize("record", [{"seconds": -1e300}, {"step": -5}, {"step": 10**30}, {"extended": [-1]}])
+def test_a_run_that_never_was_is_not_resumed(trained, tmp_path, record):
+    run = shutil.copytree(trained, tmp_path / "run")
+    path = run / "checkpoint.safetensors"
+    with safetensors.safe_open(path, framework="numpy") as file:
+        header, arrays = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    header["record"] = json.dumps(json.loads(header["record"]) | record)
+    path.write_bytes(safetensors.numpy.save(arrays, header))
+    for command in (("evaluate", run), ("train", "sinusoid", "--resume", "--out", run)):
+        assert "has a damaged header" in fails(*command)
 
 
 def test_shapes_are_compared_before_data_are_read(tmp_path):
@@ -179,6 +211,7 @@ def saved(tmp_path):
         (lambda a, r: r.update(names="xy"), "names of its columns are not 2 texts"),
         (lambda a, r: r.update(labels={}), "labels are not texts or numbers"),
         (lambda a, r: r.update(labels=[[1], [2]]), "labels are not texts or numbers"),
+        (lambda a, r: r.update(labels=["a", "b" * 2**24]), "its labels are too long for 6 rows"),
     ],
 )
 def test_a_damaged_context_is_refused(saved, change, message):
@@ -189,6 +222,28 @@ def test_a_damaged_context_is_refused(saved, change, message):
     saved.write_bytes(safetensors.numpy.save(arrays, header | {"record": json.dumps(record)}))
     with pytest.raises(InvalidCheckpoint, match=message):
         MetaFunClassifier.load(saved)
+
+
+def test_many_rows_of_many_classes_are_refused_before_they_are_encoded(tmp_path, monkeypatch):
+    """The memory that they take is that of both multiplied; these would need 800 GB."""
+    path = tmp_path / "many.csv"
+    path.write_text("x,y\n" + "".join(f"1,{i}\n" for i in range(20_000)))
+    command = ("predict", path, "--model", "tables-classification", "--context", path, "--target", "y", "--json")
+    assert "20,000 rows of 20,000 classes take" in fails(*command)
+    model = open_trained("tables-classification").model
+    check_context(model, 1000, 1, 100)
+    with pytest.raises(NotEnoughMemory, match=r"set the environment variable METAFUN_LIMIT_FACTOR to 2\."):
+        check_context(model, 1000, 1, 500)
+    monkeypatch.setenv(limits.FACTOR, "2")
+    check_context(model, 1000, 1, 500)
+
+
+def test_a_long_label_does_not_fill_the_memory(tmp_path):
+    """An array of text gives each entry the length of the longest: 24 GB here, from 260 kB."""
+    path = tmp_path / "long.csv"
+    path.write_text("x,y\n" + "1,a\n" * 100_000 + f"1,{'b' * 60_000}\n")
+    with pytest.raises(InvalidData, match="'y' has an entry of 60,000 characters; in 100,001 rows, at most 671"):
+        read_csv(path).labels("y")
 
 
 @pytest.mark.parametrize("scale", [1e101, 1e200, 1e300])
@@ -258,6 +313,7 @@ LINES += [
     '{"step": 20, "seconds": 1.0, "loss": [1.0], "validation": "x"}',
     '{"step": 1e400, "seconds": 1, "loss": [1]}',
 ]
+LINES += ['{"step": 10, "seconds": 1.0, "loss": []}', '{"step": 10, "seconds": 1.0, "loss": [1.0, 2.0]}']
 SAME = ["\n".join(f'{{"step": {step}, "seconds": 1.0, "loss": [1.0]}}' for step in (10, 20, 30))]
 
 
@@ -334,7 +390,9 @@ def test_the_page_on_files_from_strangers_has_the_limits_of_the_code():
     sizes = (limits.MOST_PARAMETERS, limits.MOST_PARAMETERS_TOGETHER, limits.MOST_LAYERS, limits.MOST_ACTIVATIONS)
     for bound in (
         *sizes,
+        MAX_CONTEXT_FLOATS,
         limits.MOST_VARIANTS,
+        limits.MOST_KINDS,
         width,
         console.MOST_SHOWN,
         MAX_LINE_CHARACTERS,
@@ -349,5 +407,7 @@ def test_the_page_on_files_from_strangers_has_the_limits_of_the_code():
     containers = (
         f"a container for every {pickle_bounds.BYTES_PER_CONTAINER} bytes beside {pickle_bounds.FREE_CONTAINERS:,}"
     )
-    assert f"{levels} levels, {keys:,} keys that are not text, {containers} |" in page
+    operations = f"an operation for every {pickle_bounds.BYTES_PER_OPERATION} bytes"
+    operations += f" beside {pickle_bounds.FREE_OPERATIONS:,}"
+    assert f"{levels} levels, {keys:,} keys that are not text, {containers}, {operations} |" in page
     assert f"{MOST_DEPTH} levels, {MOST_BASES} bases" in page and limits.FACTOR in page

@@ -10,6 +10,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from metafun.data import pickle_bounds
 from metafun.data.checks import to_names
 from metafun.data.pickles import read_pickle
 from metafun.errors import InvalidData
@@ -229,3 +230,12 @@ def test_small_pickles_cannot_exhaust_the_machine(tmp_path, content, message):
     path = write(tmp_path / "hostile.pkl", content)
     done = subprocess.run([sys.executable, "-c", READ, path], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and message in done.stdout, (done.returncode, done.stdout, done.stderr[-500:])
+
+
+def test_the_operations_of_a_pickle_are_bounded(tmp_path, monkeypatch):
+    """Each is followed in Python: 100 MB of whole numbers would take minutes."""
+    path = write(tmp_path / "numbers.pkl", b"\x80\x02(" + b"K\x01" * 2000 + b"l.")
+    assert read_pickle(path) == [1] * 2000
+    monkeypatch.setattr(pickle_bounds, "FREE_OPERATIONS", 1000)
+    with pytest.raises(InvalidData, match="more operations than a file of its size should have"):
+        read_pickle(path)

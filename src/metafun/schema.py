@@ -35,6 +35,10 @@ def parse(cls: type[T], table: Mapping[str, Any], where: str = "") -> T:
     for key in table:
         if key not in hints:
             raise InvalidConfig(f"unknown key '{where}{key}'; {_suggest_key(cls, key, where)}")
+    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+        is_optional = field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+        if not is_optional and field.name not in table:
+            raise InvalidConfig(f"the key '{where}{field.name}' is missing.")
     return cls(**{key: _value(hints[key], value, where + key) for key, value in table.items()})
 
 

@@ -14,6 +14,7 @@ WidthOrZero = Annotated[int, Between(0, 2**16)]
 DepthOrZero = Annotated[int, Between(0, 100)]
 # Points of a task, or tasks of a step.
 PointCount = Annotated[int, Between(1, 2**20)]
+PointCountOrZero = Annotated[int, Between(0, 2**20)]
 # Repetitions inside a compiled program.
 LoopCount = Annotated[int, Between(1, 100_000)]
 Size = Annotated[int, Between(0, 2**31 - 1)]

@@ -61,6 +61,11 @@ class FeatureCell:
     beside: int | None
     broke_away: tuple[int | None, ...] = ()
 
+    def __post_init__(self) -> None:
+        counts = {len(self.metrics.get(name, ())) for name in METRICS}
+        if counts != {len(self.seeds)} or 0 in counts:
+            raise ValueError("its metrics are missing, or not one for each seed")
+
     @property
     def key(self) -> tuple[str, str, str]:
         """What identifies a cell in the file."""

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from ..data.table import CONTROL
 from ..errors import InvalidResults
 from ..files import MOST_RESULTS, locked, read_text, write_atomically
 
@@ -31,11 +32,22 @@ def read_lines(path: Path, parse_line: Callable[[dict[str, Any]], L]) -> list[L]
     if not path.exists():
         return []
     try:
-        return [parse_line(json.loads(line)) for line in read_text(path, MOST_RESULTS).splitlines()]
+        return [parse_line(_printable(json.loads(line))) for line in read_text(path, MOST_RESULTS).splitlines()]
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidResults(
             f"{path} has a line that is not a benchmark result: {error}; correct it, or choose another --results."
         ) from None
+
+
+def _printable(content: Any) -> Any:
+    """The content of a line, unless a text in it has control characters: names are printed in tables."""
+    if isinstance(content, str) and CONTROL.search(content):
+        raise ValueError("it has control characters")
+    if isinstance(content, dict):
+        _printable([*content, *content.values()])
+    elif isinstance(content, list):
+        list(map(_printable, content))
+    return content
 
 
 def add_line(path: Path, line: L, parse_line: Callable[[dict[str, Any]], L]) -> None:

@@ -127,10 +127,15 @@ def _from_npz(path: Path, target: str | None, problem: str | None) -> _Content:
             raise InvalidData(f"{path}: its array '{name}' is {shape}; expected X [rows, columns] and y [rows].")
     x, y = arrays["X"], arrays["y"]
     categorical = arrays.get("categorical", np.zeros(x.shape[1], bool))
-    if x.dtype.kind not in "biuf" or len(x) != len(y) or categorical.shape != x.shape[1:]:
+    if (
+        x.dtype.kind not in "biuf"
+        or y.dtype.kind not in "biufU"
+        or len(x) != len(y)
+        or categorical.shape != x.shape[1:]
+    ):
         raise InvalidData(
             f"{path}: X is {x.dtype} {list(x.shape)}, y {list(y.shape)}, categorical {list(categorical.shape)}; "
-            "expected numbers, a y for each row, and whether each column is categorical."
+            "expected numbers, a number or text in y for each row, and whether each column is categorical."
         )
     problem = problem or ("regression" if y.dtype.kind == "f" else "classification")
     if problem == "regression" and y.dtype.kind not in "biuf":

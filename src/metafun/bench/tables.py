@@ -22,6 +22,8 @@ from .datasets import SETS, TableSet, split_rows
 from .metrics import classifier_metrics, predict_mean_and_std, regressor_metrics
 from .results import Cell, mean_metrics, read_cells
 
+# The metric that is drawn.
+DRAWN = {"classification": "accuracy", "regression": "r2"}
 COMMAND = ("metafun", "bench", "tables")
 # Data set, number of training rows, model.
 CellKey = tuple[str, int, str]
@@ -63,14 +65,21 @@ def missing_cells(
 
 
 def measured_cells(path: Path, sets: Mapping[str, TableSet]) -> list[Cell]:
-    """The cells of a file of results that are about these data sets, as they are now.
+    """The cells of a file of results that are about these data sets, as they are now, and about models of today.
 
     Args:
         path: the .jsonl file of results.
         sets: the data sets by name.
     """
     content = {name: table_set.fingerprint for name, table_set in sets.items()}
-    return [cell for cell in read_cells(path) if content.get(cell.data) == cell.fingerprint]
+    cells = [cell for cell in read_cells(path) if content.get(cell.data) == cell.fingerprint]
+    problems = {name: table_set.problem for name, table_set in sets.items()}
+    known = {problem: models(problem) for problem in PROBLEMS}
+    return [
+        cell
+        for cell in cells
+        if cell.model in known[problems[cell.data]] and DRAWN[problems[cell.data]] in cell.metrics
+    ]
 
 
 def measure_cells(
@@ -183,10 +192,9 @@ def draw(cells: Sequence[Cell], path: Path, sets: Mapping[str, TableSet] = SETS)
     panels = []
     for data in (name for name in sets if any(cell.data == name for cell in cells)):
         classifies = sets[data].problem == "classification"
-        metric = "accuracy" if classifies else "r2"
         scores: dict[str, dict[int, float]] = {}
         for cell in sorted((c for c in cells if c.data == data), key=lambda cell: cell.size):
-            scores.setdefault(cell.model, {})[cell.size] = mean_metrics(cell)[metric]
+            scores.setdefault(cell.model, {})[cell.size] = mean_metrics(cell)[DRAWN[sets[data].problem]]
         panels.append(Panel(data.replace("_", " "), classifies, sets[data].sizes, scores))
     return plot_tables(panels, METAFUN, path)
 

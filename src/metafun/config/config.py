@@ -9,7 +9,7 @@ import tomli_w
 
 from ..schema import to_table
 from ..tasks import AnyCurveTasks, CollectedTasks, CurveTasks, EpisodeTasks, SinusoidTasks, TableTasks
-from ..values import Count, NonNegative, Part, PointCount, Seed, Size
+from ..values import ClassCount, Count, NonNegative, Part, PointCount, PointCountOrZero, Seed, Size
 from .baselines import LEOConfig, LogisticConfig, MAMLConfig, MatchingConfig, PrototypesConfig
 from .embedding import ColumnsConfig, ConvNetConfig, LinearConfig
 from .model import MetaFunConfig
@@ -78,11 +78,11 @@ class EvaluationConfig:
         targets: targets of a task; in classification, of each class.
     """
 
-    tasks: Count = 10_000
+    tasks: PointCount = 10_000
     seed: Seed = 2020
-    shots: tuple[Size, ...] | None = None
-    ways: tuple[Count, ...] | None = None
-    targets: Count | None = None
+    shots: tuple[PointCountOrZero, ...] | None = None
+    ways: tuple[ClassCount, ...] | None = None
+    targets: PointCount | None = None
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,11 @@ from .config import Config
 MOST_PARAMETERS, MOST_PARAMETERS_TOGETHER = 2**26, 2**30
 # Layers that follow one another, counting those of every iteration: a program is compiled with each of them.
 MOST_LAYERS = 1000
-# Numbers in the largest array of a training step.
+# Numbers in the largest array of a training step, or of a test task.
 MOST_ACTIVATIONS = 2**34
 MOST_VARIANTS = 256
+# Kinds of test tasks: a program is compiled for each.
+MOST_KINDS = 100
 # A factor on all of these.
 FACTOR = "METAFUN_LIMIT_FACTOR"
 
@@ -32,7 +34,7 @@ _MEMBERS = "model.population.members"
 
 
 def check_settings(config: Config) -> None:
-    """InvalidConfig if the model has too many layers, or a training step too many numbers."""
+    """InvalidConfig if the model has too many layers, or a training step or a test task too many numbers."""
     models = len(config.training.seeds) * _check_variants(config.vary)
     model, tasks = flatten(to_table(config.model)), flatten(to_table(config.tasks))
     embedding = flatten({} if config.embedding is None else to_table(config.embedding))
@@ -51,6 +53,12 @@ def check_settings(config: Config) -> None:
     numbers = config.training.batch * models * widest * math.prod(points.values())
     named = {**sizes, "training.batch": config.training.batch, **{f"tasks.{key}": n for key, n in points.items()}}
     _refuse_beyond(MOST_ACTIVATIONS, numbers, "numbers in a training step", named)
+    kinds = {key: len(getattr(config.evaluation, key) or (0,)) for key in ("shots", "ways")}
+    named = {f"evaluation.{key}": count for key, count in kinds.items()}
+    _refuse_beyond(MOST_KINDS, math.prod(kinds.values()), "kinds of test tasks", named)
+    test_points = {f"evaluation.{key}": n for key, n in _points(vars(config.evaluation)).items()}
+    numbers = models * widest * math.prod(test_points.values())
+    _refuse_beyond(MOST_ACTIVATIONS, numbers, "numbers in a test task", {**sizes, **test_points})
 
 
 def check_parameters(config: Config, blank: Learner) -> None:
@@ -89,20 +97,21 @@ def _numbers(where: str, table: Mapping[str, Any]) -> dict[str, int]:
 
 def _refuse_beyond(most: int, found: int, what: str, settings: Mapping[str, int]) -> None:
     """Names the largest of `settings`, which is the likeliest mistake."""
-    most = int(most * _factor())
+    most = int(most * factor())
     if found > most:
         key = max(settings, key=lambda name: settings[name])
         raise InvalidConfig(
             f"{key} = {settings[key]:,} gives {found:.3g} {what}, more than {most:,}; choose a smaller one. If it is "
-            f"meant, set the environment variable {FACTOR} to {math.ceil(found / most * _factor())}."
+            f"meant, set the environment variable {FACTOR} to {math.ceil(found / most * factor())}."
         )
 
 
-def _factor() -> float:
+def factor() -> float:
+    """By how much the user allows more than the bounds; InvalidConfig if it is no positive number."""
     text = os.environ.get(FACTOR, "1")
     try:
-        if 0 < (factor := float(text)) < math.inf:
-            return factor
+        if 0 < (number := float(text)) < math.inf:
+            return number
     except ValueError:
         pass
     raise InvalidConfig(f"{FACTOR} = {text!r}, but it must be a positive number.")

@@ -12,7 +12,7 @@ from ..model.learner import Learner
 from ..model.metafun import MetaFun
 from ..model.population import EXTRA_INPUTS, SIGNALS, PopulationMetaFun, stacked_members
 from ..model.process import build_processes
-from ..values import Count, Depth
+from ..values import Depth, Width
 from .parts import PartConfig, Sizes
 
 # MetaFun with an encoder and a decoder for the given sizes.
@@ -41,10 +41,10 @@ class PopulationConfig(PartConfig):
     """
 
     kind: Literal["process"] = "process"
-    width: Count = 64
+    width: Width = 64
     layers: Depth = 2
-    features: Count = 16
-    members: Count = 5
+    features: Width = 16
+    members: Width = 5
 
     problem = "regression"
     accepts_latent = False

@@ -22,6 +22,8 @@ from .text_entries import is_missing, looks_like_id, parse_bool, parse_number, p
 
 MAX_FIELD_CHARACTERS = 2**16
 MAX_LINE_CHARACTERS = 2**24
+# Of all labels if each has the length of the longest, which is what an array of text takes.
+MAX_LABEL_CHARACTERS = 2**26
 # Whole numbers of so few kinds are classes, unless the user says otherwise.
 FEW_CLASSES = 10
 DELIMITERS = (",", ";", "\t", "|")
@@ -55,8 +57,17 @@ class CsvColumns:
         return len(next(iter(self.entries.values())))
 
     def labels(self, name: str) -> list[str]:
-        """The entries of the column `name`; InvalidData if one is missing or has control characters."""
+        """The entries of the column `name`; InvalidData if one is missing, too long or has control characters."""
         entries = self._column(name)
+        longest = max(map(len, entries))
+        if longest * len(entries) > MAX_LABEL_CHARACTERS:
+            most = MAX_LABEL_CHARACTERS // len(entries)
+            raise InvalidData(
+                printable(
+                    f"{self.path}: '{name}' has an entry of {longest:,} characters; in {len(entries):,} rows, at most "
+                    f"{most:,} are read. Shorten it."
+                )
+            )
         for row, entry in enumerate(entries):
             if is_missing(entry) or CONTROL.search(entry):
                 problem = f"'{name}' is {entry!r}; every row needs an entry of printable characters. Fill or remove it."

@@ -14,6 +14,8 @@ _FILLS = {"APPEND", "APPENDS", "SETITEM", "SETITEMS", "BUILD"}
 MOST_LEVELS = 100
 # A container takes some 60 bytes or more: those in a file may take a few times its size.
 FREE_CONTAINERS, BYTES_PER_CONTAINER = 100_000, 16
+# Of the features of a table, an array takes most of the file. A million operations take a second or two.
+FREE_OPERATIONS, BYTES_PER_OPERATION = 2_000_000, 16
 # Texts are hashed with a secret; numbers are not, so that keys can be chosen which collide.
 MOST_NUMBER_KEYS = 10_000
 
@@ -38,6 +40,7 @@ class _Bounds:
 
     def __init__(self, size: int):
         self.containers_left = FREE_CONTAINERS + size // BYTES_PER_CONTAINER
+        self.operations_left = FREE_OPERATIONS + size // BYTES_PER_OPERATION
         self.number_keys = 0
         self.stack: list[_Value | None] = []  # None is a mark
         self.memo: dict[int, _Value] = {}
@@ -45,6 +48,9 @@ class _Bounds:
     def step(self, opcode: Any, argument: Any) -> None:
         """Applies an opcode; ValueError if the pickle exceeds a bound."""
         name = opcode.name
+        self.operations_left -= 1
+        if self.operations_left < 0:
+            raise ValueError("more operations than a file of its size should have")
         if name in _SETS:
             raise ValueError("it holds a set")
         if name in _PUTS:

@@ -131,7 +131,7 @@ def read_description(folder: Path) -> TableDescription:
         if any(map(CONTROL.search, (found.source, found.imported, *(rows.name for rows in found.classes)))):
             raise ValueError("it has control characters")
         return found
-    except (ValueError, TypeError, RecursionError) as error:  # a missing key is a TypeError
+    except (ValueError, TypeError, RecursionError) as error:
         message = f"{path} does not describe a table ({error}); import the table again."
         raise InvalidData(printable(message)) from None
 

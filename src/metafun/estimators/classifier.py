@@ -11,6 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from ..training.memory import enough_memory
 from .base import FEWER_ROWS, FewShotEstimator, finite
 from .meta_fit import MetaFitOptions, classification_data
+from .padding import check_context
 from .saving import SavedContext
 from .trained import Trained
 
@@ -69,6 +70,7 @@ class MetaFunClassifier(ClassifierMixin, FewShotEstimator):
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(f"y has one class only, '{classes[0]}'; a classifier needs rows of two or more.")
+        check_context(trained.model, len(X), X.shape[1], len(classes))
         self._encode_context(trained, trained.tasks.scaling(X, None), X, y, np.eye(len(classes))[codes])
         self.classes_ = classes
         return self

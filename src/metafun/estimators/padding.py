@@ -1,16 +1,24 @@
 """Rows of any number as float32 arrays of a few sizes, because a program is compiled for each size."""
 
+import math
 from collections.abc import Callable, Iterator
 
+import equinox as eqx
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from ..config import limits
 from ..embeddings.base import Embedded
+from ..errors import NotEnoughMemory
 from ..model.learner import Learner
+from ..model.task import Points, Task
 from ..training.evaluation import MAX_FLOATS
 
 # Bounds the memory of a prediction.
 MAX_ROWS_AT_ONCE = 4096
+# Of an encoded context, in which rows and classes multiply; one of fewer entries than the second is not measured.
+MAX_CONTEXT_FLOATS, FEW_FLOATS = 2**29, 2**17
 
 
 def padded_size(n: int) -> int:
@@ -56,3 +64,24 @@ def padded_chunks(rows: NDArray, scale: Callable[[NDArray], NDArray], most: int)
     for start in range(0, len(rows), most):
         chunk = to_float32(scale(rows[start : start + most]), "X")
         yield pad_rows(chunk, min(padded_size(len(chunk)), most)), len(chunk)
+
+
+def check_context(model: Learner, rows: int, columns: int, classes: int) -> None:
+    """NotEnoughMemory if an encoded context would have more than `MAX_CONTEXT_FLOATS`.
+
+    Args:
+        model: the model.
+        rows, columns, classes: sizes of the context.
+    """
+    if rows * classes <= FEW_FLOATS:
+        return
+    shapes = ((rows, columns), np.float32), ((rows, classes), np.float32), ((rows,), bool)
+    context = eqx.filter_eval_shape(Points, *(jax.ShapeDtypeStruct(*each) for each in shapes))
+    task = eqx.filter_eval_shape(Task, context, context)
+    floats = max(rows * classes, model.peak_floats_per_task(task))
+    if floats > MAX_CONTEXT_FLOATS * limits.factor():
+        raise NotEnoughMemory(
+            f"{rows:,} rows of {classes:,} classes take {4 * floats / 2**30:,.1f} GiB of memory. Fit fewer rows or "
+            f"classes; if it is meant, set the environment variable {limits.FACTOR} to "
+            f"{math.ceil(floats / MAX_CONTEXT_FLOATS)}."
+        )

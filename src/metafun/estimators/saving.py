@@ -69,5 +69,8 @@ def load_context(path: str | Path, trained: Trained) -> SavedContext | None:
         raise ValueError(f"the names of its columns are not {count} texts")
     if not isinstance(labels, list) or not all(isinstance(label, str | bool | int | float) for label in labels):
         raise ValueError("its labels are not texts or numbers")
+    # NumPy gives each row the characters of the longest label.
+    if max((len(str(label)) for label in labels), default=0) * x[0] > MOST_NUMBERS:
+        raise ValueError(f"its labels are too long for {x[0]:,} rows")
     arrays = read_arrays(locate(path), GROUP)
     return SavedContext(arrays[f"{GROUP}.X"], arrays[f"{GROUP}.y"], labels, columns, encoding)

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ..model.task import Points, Task
-from ..values import Count, PointCount
+from ..values import PointCount
 from .base import TaskDistribution, TaskSource, check_ranges
 from .prior import series
 from .prior.draws import log_uniform, normals
@@ -70,7 +70,7 @@ class AnyCurveTasks(TaskSource):
     """
 
     kind: Literal["any-curve"] = "any-curve"
-    context: tuple[Count, Count] = (2, 64)
+    context: tuple[PointCount, PointCount] = (2, 64)
     targets: PointCount = 48
 
     problem = "regression"

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import InvalidConfig
-from ..values import Count, PointCount, Width, WidthOrZero
+from ..values import PointCount, Width, WidthOrZero
 from .base import TaskDistribution, TaskSource, check_ranges
 from .prior import LabelTables, NumberTables, Tables
 from .scaling import TaskScaling, table_scaling
@@ -27,7 +27,7 @@ class TableTasks(TaskSource):
     kind: Literal["any-table"] = "any-table"
     columns: Width = 16
     classes: WidthOrZero = 0
-    context: tuple[Count, Count] = (2, 256)
+    context: tuple[PointCount, PointCount] = (2, 256)
     targets: PointCount = 64
 
     trained_on = "new tables"

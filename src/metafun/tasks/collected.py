@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from ..data import Table, absolute
 from ..errors import InvalidConfig, InvalidData
 from ..model.task import Points, Task
-from ..values import PointCount, Positive, Real, Size, Width
+from ..values import PointCount, PointCountOrZero, Positive, Real, Size, Width
 from .base import TaskDistribution, TaskSource, check_ranges
 from .rows import choose, open_unchanged, rows_of
 from .scaling import MeanStdScaling, TaskScaling
@@ -101,7 +101,7 @@ class CollectedTasks(TaskSource):
     kind: Literal["collected"] = "collected"
     data: str = ""
     outputs: Width = 1
-    context: tuple[Size, Size] = (1, 32)
+    context: tuple[PointCountOrZero, PointCountOrZero] = (1, 32)
     targets: PointCount = 32
     mean: tuple[Real, ...] | None = None
     deviation: tuple[Positive, ...] | None = None

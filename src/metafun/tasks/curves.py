@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..errors import InvalidConfig
 from ..model.likelihoods import Normal
 from ..model.task import Points, Task, join
-from ..values import Count, NonNegative, PointCount, Positive, Real, Size, Width
+from ..values import NonNegative, PointCount, PointCountOrZero, Positive, Real, Width
 from .base import Oracle, TaskDistribution, TaskSource, check_ranges
 from .gp import KERNELS, GaussianProcess
 
@@ -115,8 +115,8 @@ class CurveTasks(TaskSource):
     most_noise: NonNegative | None = None
     dimensions: Width = 1
     inputs: tuple[Real, Real] = (-2.0, 2.0)
-    context: tuple[Size, Size] = (1, 20)
-    targets: tuple[Count, Count] = (20, 20)
+    context: tuple[PointCountOrZero, PointCountOrZero] = (1, 20)
+    targets: tuple[PointCount, PointCount] = (20, 20)
     points: PointCount = 40
 
     problem = "regression"

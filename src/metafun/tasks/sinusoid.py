@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..errors import InvalidConfig
 from ..model.task import Points, Task
-from ..values import PointCount, Size
+from ..values import PointCount, PointCountOrZero
 from .base import TaskDistribution, TaskSource, check_ranges
 
 
@@ -90,7 +90,7 @@ class SinusoidTasks(TaskSource):
     """
 
     kind: Literal["sinusoid"] = "sinusoid"
-    context: tuple[Size, Size] = (1, 10)
+    context: tuple[PointCountOrZero, PointCountOrZero] = (1, 10)
     targets: PointCount = 10
     points: PointCount | None = None
 

@@ -125,7 +125,8 @@ class RunFolder:
         return locked(self.path)
 
     def metrics(self) -> list[dict[str, Any]]:
-        """One entry for each chunk; lines broken by a crash are skipped."""
+        """One entry for each chunk; lines broken by a crash, or of another number of models, are skipped."""
+        models = len(self.experiment.variants) * len(self.experiment.training.seeds)
         file = self.path / METRICS
         text = read_text(file, MOST_METRICS, errors="replace") if file.exists() else ""
         entries: list[dict[str, Any]] = []
@@ -134,7 +135,7 @@ class RunFolder:
                 entry = json.loads(line)
             except (ValueError, RecursionError):
                 continue
-            if _is_entry(entry) and (not entries or len(entry["loss"]) == len(entries[0]["loss"])):
+            if _is_entry(entry) and len(entry["loss"]) == models:
                 entries.append(entry)
         return entries
 

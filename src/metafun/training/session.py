@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 from ..errors import Diverged, InvalidCheckpoint, InvalidConfig, InvalidRun
 from ..model import Learner
 from ..schema import parse
+from ..values import NonNegative, Size
 from . import checkpoint
 from .checkpoint import Checkpoint
 from .devices import same_everywhere
@@ -40,13 +41,13 @@ class SessionRecord:
         extended: steps from which training went on with another length (`LENGTH` in `run_folder`).
     """
 
-    step: int = 0
-    seconds: float = 0.0
+    step: Size = 0
+    seconds: NonNegative = 0.0
     best_error: tuple[float, ...] = ()
-    best_step: tuple[int, ...] = ()
+    best_step: tuple[Size, ...] = ()
     stopped_early: bool = False
     first_error: tuple[float, ...] = ()
-    extended: tuple[int, ...] = ()
+    extended: tuple[Size, ...] = ()
 
     @classmethod
     def of(cls, opened: Checkpoint) -> "SessionRecord":
