@@ -1,5 +1,6 @@
 """The server of `metafun play`: who may ask, what is refused, and that answers are those of the models."""
 
+import asyncio
 import json
 import socket
 from pathlib import Path
@@ -65,6 +66,22 @@ def test_only_this_machine_with_the_token_may_ask(client):
     for headers in ({"host": "attacker.example:8000"}, {"host": "127.0.0.1"}, {"origin": "http://attacker.example"}):
         assert client.get(page, headers=headers).status_code == 403, headers
     assert client.get(page, headers={"origin": f"http://{HOST}"}).status_code == 200
+
+
+def test_a_request_that_ends_early_is_no_failure_of_the_server(app):
+    """A browser that is closed would leave a traceback."""
+    answers = []
+    received = iter([{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}])
+
+    async def receive():
+        return next(received)
+
+    async def send(message):
+        answers.append(message.get("status"))
+
+    scope = {"type": "http", "method": "POST", "path": f"/{TOKEN}/curves", "query_string": b""}
+    asyncio.run(app(scope | {"headers": [(b"host", HOST.encode())]}, receive, send))
+    assert answers[0] == 400
 
 
 def test_nothing_but_the_page_is_served(client):

@@ -5,27 +5,39 @@ import json
 import pickle
 import random
 import socket
+import tempfile
 import threading
 import zipfile
 from collections.abc import Callable
+from dataclasses import asdict
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import safetensors.numpy
 from PIL import Image
 
-from metafun.config import load_config, load_space
+from metafun.bench.results import Cell, mean_metrics, read_cells
+from metafun.config import Experiment, load_config, load_space
+from metafun.data import Table
 from metafun.data.csv_columns import read_csv
 from metafun.data.download import download
 from metafun.data.fetch import fetch
+from metafun.data.frames import Column
 from metafun.data.images import read_images
 from metafun.data.readers import read_features
-from metafun.estimators.trained import open_trained
+from metafun.data.table_folder import open_table_folder, save_table
+from metafun.errors import InvalidCheckpoint
+from metafun.estimators.saving import load_context
+from metafun.estimators.trained import locate, open_trained
 from metafun.training import search
 from metafun.training.checkpoint import Checkpoint
+from metafun.training.run_folder import RunFolder
 
 from .harm import prepare
+from .mutations import mutate
 from .pickle_programs import random_pickle
 
 # Few settings, so that studies of the same space are found.
@@ -160,6 +172,73 @@ def _settings(rng: random.Random) -> bytes:
     return "\n".join([f'base = "{base}"', *(f"{key} = {value()}" for key in chosen), ""]).encode()
 
 
+@cache
+def _described() -> bytes:
+    """The description of a table."""
+    table = Table.of("t", _arrays()["embeddings"], _arrays()["labels"].tolist(), ["train"] * 12)
+    with tempfile.TemporaryDirectory() as folder:
+        save_table(table, Path(folder), "a test")
+        return (Path(folder) / "t" / "table.json").read_bytes()
+
+
+def _read_table(path: Path) -> None:
+    np.save(path.parent / "features.npy", _arrays()["embeddings"])
+    open_table_folder(path.parent)
+
+
+ENCODING = {
+    "columns": [
+        {"name": "x", "kind": "number", "fill": 0.5, "marks_missing": True},
+        {"name": "t", "kind": "time", "origin": 1.7e9},
+        {"name": "c", "kind": "category", "categories": ["a", "b", "c"], "one_hot": True},
+    ],
+    "keeps_missing": False,
+}
+
+
+def _estimator(change: Callable[[bytes], bytes] = lambda record: record) -> bytes:
+    """A saved estimator with a context and an encoding.
+
+    Args:
+        change: changes its record.
+    """
+    with safetensors.safe_open(locate("sinusoid"), framework="numpy") as file:
+        header, arrays = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    record = {"labels": [], "names": ["x", "t", "c"], "context_encoding": ENCODING}
+    text = change(json.dumps(record).encode()).decode("utf-8", "replace")
+    rows = {"context.X": np.zeros((4, 6)), "context.y": np.arange(4.0)}
+    return safetensors.numpy.save(arrays | rows, header | {"record": text})
+
+
+def _read_estimator(path: Path) -> None:
+    """What `load` does before it computes, and the encoding of a row."""
+    context = None
+    try:
+        context = load_context(path, open_trained(path))
+    except (KeyError, TypeError, ValueError) as error:  # as documented
+        raise InvalidCheckpoint(str(error)) from None
+    values = {"number": np.array([np.nan]), "time": np.zeros(1), "category": np.array([None], object)}
+    if context is not None and context.encoding is not None:
+        codes = context.encoding.columns
+        context.encoding([Column(code.name, code.kind, values[code.kind]) for code in codes])
+
+
+def _results() -> bytes:
+    line = Cell("iris", 2, "MetaFun", {"accuracy": (0.5,), "log_likelihood": (-1.0,)}, ((0.5, 0.5, 0.5),), 1.0)
+    return (json.dumps(asdict(line)) + "\n").encode() * 2
+
+
+def _metrics() -> bytes:
+    lines = [{"step": step, "seconds": step / 10, "loss": [1.0 / step], "validation": [2.0]} for step in range(1, 9)]
+    return "".join(json.dumps(line) + "\n" for line in lines).encode()
+
+
+def _read_metrics(path: Path) -> None:
+    run = RunFolder(path.parent, Experiment(load_config("sinusoid")))
+    run.stability()
+    run.steps_per_second()
+
+
 FORMATS: dict[str, Format] = {
     "pickle": Format(_pickle, "train_embeddings.pkl", lambda path: read_features(path.parent, "t"), random_pickle),
     "npz": Format(
@@ -178,6 +257,12 @@ FORMATS: dict[str, Format] = {
         lambda path: open_trained(path),
     ),
     "toml": Format(_preset, "x.toml", lambda path: load_config(str(path)), _settings),
+    "estimator": Format(
+        _estimator, "model.safetensors", _read_estimator, lambda rng: _estimator(lambda record: mutate(record, rng))
+    ),
+    "table": Format(_described, "t/table.json", _read_table),
+    "results": Format(_results, "r.jsonl", lambda path: [mean_metrics(cell) for cell in read_cells(path)]),
+    "metrics": Format(_metrics, "run/metrics.jsonl", _read_metrics),
     "csv": Format(
         lambda: b"x,y,z,t\n1,2,a,2024-05-31\n3.5,-4e3,b,NA\n",
         "x.csv",
@@ -204,7 +289,7 @@ def warm_up(folder: Path) -> None:
         path = folder / name / form.name
         path.parent.mkdir(parents=True)
         path.write_bytes(form.good())
-        if name == "safetensors":
+        if path.suffix == ".safetensors":
             Checkpoint(path)  # its arrays would be placed on the device
         elif name != "http":
             form.read(path)

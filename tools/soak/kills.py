@@ -27,6 +27,7 @@ from optuna.trial import TrialState
 from metafun.cli import app
 from metafun.config import load_config
 from metafun.data import Table
+from metafun.data.table import fingerprint
 from metafun.data.table_folder import finish_interrupted_save, open_table_folder, save_table
 from metafun.estimators.trained import open_trained
 from metafun.files import write_atomically
@@ -57,12 +58,14 @@ class Work(NamedTuple):
         run: does it, or goes on with it, in a folder.
         result: what it leaves.
         agrees: whether that agrees with what is left when nothing is killed.
+        check: what is wrong after a kill and before the work goes on, if anything.
     """
 
     prepare: Callable[[Path], None]
     run: Callable[[Path], None]
     result: Callable[[Path], Any]
     agrees: Callable[[Any, Any], bool] = operator.eq
+    check: Callable[[Path], str | None] = lambda folder: None
 
 
 def _train(folder: Path) -> None:
@@ -86,13 +89,22 @@ def _table(seed: int) -> Table:
     return Table.of("t", features, labels.tolist(), np.repeat(["train", "val", "test"], 1000).tolist())
 
 
+TABLES = {_table(seed).fingerprint for seed in (0, 1)}
+
+
 def _import(folder: Path) -> None:
     save_table(_table(1), folder, "a test", overwrite=True)
 
 
 def _imported(folder: Path) -> str:
+    """The hash of what is there, whatever the table says of itself."""
     finish_interrupted_save(folder, "t")
-    return open_table_folder(folder / "t").fingerprint
+    table = open_table_folder(folder / "t")
+    return fingerprint(table.features, table.classes)
+
+
+def _torn(folder: Path) -> str | None:
+    return None if _imported(folder) in TABLES else "the table is neither the old one nor the new one"
 
 
 def _classes(folder: Path) -> None:
@@ -166,7 +178,7 @@ def _answers(folder: Path) -> dict[str, bytes]:
 
 WORKS = {
     "training": Work(lambda folder: None, _train, lambda folder: _tensors(folder / "run" / "checkpoint.safetensors")),
-    "import": Work(lambda folder: save_table(_table(0), folder, "a test"), _import, _imported),
+    "import": Work(lambda folder: save_table(_table(0), folder, "a test"), _import, _imported, check=_torn),
     "fit": Work(_classes, _fit, lambda folder: _tensors(folder / "model.safetensors")),
     "search": Work(_space, _search, _searched, _no_trial_lost),
     "reproduce": Work(lambda folder: None, _reproduce, _reproduced),
@@ -257,8 +269,9 @@ def kill(seed: int, number: int, work: Path, references: dict[str, Reference], c
         if outcome.code != -signal.SIGKILL:
             return f"{name} {number}: {outcome.problem or outcome.text[-300:].strip()}"
         killed += 1
-        if name == "import":
-            _imported(work)  # the old table or the new one, always
+        if problem := piece.check(work):
+            counts["lost works"] += 1
+            return f"{name} {number}: {problem}"
     outcome = run_limited(lambda: piece.run(work), work, memory=MEMORY, seconds=SECONDS)
     if outcome.code or not piece.agrees(piece.result(work), references[name].result):
         counts["lost works"] += 1

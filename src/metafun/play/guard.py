@@ -4,7 +4,7 @@ import hmac
 from collections.abc import Sequence
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -56,15 +56,18 @@ class Guard:
 
 
 async def read_body(request: Request, most: int) -> bytes:
-    """The body of a request; status 413 as soon as it has more than `most` bytes."""
+    """The body of a request; status 413 as soon as it has more than `most` bytes, 400 if it ends early."""
     too_large = HTTPException(413, f"too large; this page takes at most {most / 2**20:g} MB at a time.")
     length = request.headers.get("content-length", "0")
     if not length.isdecimal() or int(length) > most:
         raise too_large
     parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > most:
-            raise too_large
-        parts.append(part)
+    try:
+        async for part in request.stream():
+            size += len(part)
+            if size > most:
+                raise too_large
+            parts.append(part)
+    except ClientDisconnect:
+        raise HTTPException(400, "the request ended early.") from None
     return b"".join(parts)
