@@ -139,6 +139,14 @@ def test_an_encoding_that_lacks_a_key_is_refused(tmp_path, lacking):
         open_trained(path)
 
 
+@pytest.mark.parametrize("target", [3, True, [1], [["y"]], {"y": 1}, [None]])
+def test_a_target_that_is_no_name_is_refused(tmp_path, target):
+    (tmp_path / "rows.csv").write_text("x,y\n0.1,1\n0.2,2\n")
+    path = checkpoint(tmp_path, {"record": json.dumps({"columns": ["x"], "target": target})})
+    command = ("predict", tmp_path / "rows.csv", "--model", path, "--context", tmp_path / "rows.csv", "--json")
+    assert "its target is not the name of a column" in fails(*command)
+
+
 RECORDS = ["9" * 5000, "[]", "null", '{"step": ' + "9" * 5000 + "}", "[" * 100_000, '{"best_error": 3}']
 
 

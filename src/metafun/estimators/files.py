@@ -13,7 +13,7 @@ from ..data.csv_columns import CsvColumns, read_csv
 from ..data.frames import ColumnTable
 from ..data.images import entries, folders, pixels
 from ..data.table import printable
-from ..errors import InvalidConfig, InvalidData, suggest
+from ..errors import InvalidCheckpoint, InvalidConfig, InvalidData, suggest
 from .classifier import MetaFunClassifier
 from .notes import ColumnChoice, Notes, errors_about, id_hints
 from .regressor import MetaFunRegressor, normal_quantiles
@@ -54,8 +54,7 @@ def read_context(
     if path.is_dir():
         return _read_class_folders(path, labels, trained, notes)
     columns, learned = read_csv(path), trained_columns(trained)
-    target = trained.record.get("target") if learned else None
-    names = list(labels) or ([target] if isinstance(target, str) else list(target or columns.names[-1:]))
+    names = list(labels) or (_trained_targets(trained) if learned else []) or columns.names[-1:]
     for name in names:
         if name not in columns.names:
             raise InvalidData(
@@ -90,6 +89,15 @@ def _task_of(columns: CsvColumns, trained: Trained) -> str | None:
             "rows of one."
         )
     return tasks[0] if tasks else None
+
+
+def _trained_targets(trained: Trained) -> list[str]:
+    """The columns that the model predicts; empty where they have no names."""
+    target = trained.record.get("target")
+    names = [target] if isinstance(target, str) else target or []
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InvalidCheckpoint("the model has a damaged header: its target is not the name of a column.")
+    return names
 
 
 def trained_columns(trained: Trained) -> list[str]:
