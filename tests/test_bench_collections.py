@@ -145,6 +145,13 @@ def test_mistakes_are_reported_in_a_line(tmp_path, text, words, message):
     assert message in refused.stderr
 
 
+def test_an_exact_method_has_a_result():
+    """The mean of the context is exact where each task is constant."""
+    tasks = [(np.arange(5.0)[:, None], np.full(5, float(i))) for i in range(8)]
+    (cell,) = benchmark.measure(benchmark.Job(Collection("levels", "levels", tasks), "per-task mean", (2,), 1))
+    assert 0 < cell.mean("rmse") < 1e-5
+
+
 def test_every_split_must_hold_out_a_task_large_enough():
     tasks = [(np.arange(n)[:, None], np.arange(n) + 0.5 * i) for i, n in enumerate((4,) * 7 + (10,))]
     with pytest.raises(InvalidConfig, match=r"held out in split \d have at most 4 points; --points 5 leaves none"):
@@ -158,6 +165,7 @@ def test_every_split_must_hold_out_a_task_large_enough():
         ({"X": np.array(1.0)}, r"'X' holds numbers \[\]; expected numbers for each row"),
         ({"X": np.full((8, 1), 1e300)}, r"numbers beyond 1e\+100; rescale them"),
         ({"y": np.full(8, -1e200)}, r"numbers beyond 1e\+100; rescale them"),
+        ({"y": 1e-320 * np.arange(8)}, r"the outputs differ by 7e-320; rescale them"),
         ({"y": np.full(8, 2.5)}, r"the output is 2.5 in every row; there is nothing to predict"),
         ({"task": np.zeros((8, 2))}, r"'task' holds numbers \[8, 2\]; expected a name or number for each row"),
     ],

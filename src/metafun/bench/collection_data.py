@@ -142,6 +142,8 @@ def open_collection(source: str, target: str, task: str) -> Collection:
         raise InvalidData(f"{source} holds numbers beyond {LARGEST:g}; rescale them.")
     if (y == y[0]).all():
         raise InvalidData(f"{source}: the output is {y[0]:g} in every row; there is nothing to predict.")
+    if np.ptp(y) < 1 / LARGEST:
+        raise InvalidData(f"{source}: the outputs differ by {np.ptp(y):.3g}; rescale them.")
     tasks = [(x[names == name], y[names == name]) for name in np.unique(names)]
     tasks = [(x, y) for x, y in tasks if len(y) > 1]  # one point cannot be context and target
     if len(tasks) < 4:
