@@ -278,7 +278,7 @@ ROWS = "".join(f"{i},{i * i % 7},{'ab'[i % 2]}\n" for i in range(12))
         (
             "x,c\n" + "".join(f"{i % 9},k{i % 101}\n" for i in range(202)),
             {"target": "c", "problem": "classification"},
-            "at most 100",
+            "at most 30",
         ),
         ("x,y\n" + "1,1\n" * 3001, {}, "takes 3,000 rows"),
         ("y\n" + "1\n" * 12, {"target": "y", "problem": "regression"}, "no inputs left"),

@@ -23,8 +23,8 @@ from ..estimators.notes import ColumnChoice, Notes, errors_about, id_hints
 
 Problem = Literal["classification", "regression"]
 MAX_BYTES = 5 * 2**20
-# So that an answer takes seconds.
-MAX_ROWS, MAX_COLUMNS, MAX_CLASSES = 3000, 500, 100
+# So that an answer takes seconds: time and memory grow with rows times classes.
+MAX_ROWS, MAX_COLUMNS, MAX_CLASSES = 3000, 500, 30
 # Each category is a column of its own in the linear models.
 MAX_LINEAR_ENTRIES = MAX_ROWS * MAX_COLUMNS
 LINEAR_STEPS = 200
