@@ -340,6 +340,13 @@ def test_metrics_of_other_types_are_skipped(trained, tmp_path, text):
         assert result.exit_code == 0, (command, result.exception, result.output)
 
 
+def test_a_long_entry_of_a_csv_file_is_not_repeated_in_full(tmp_path):
+    (path := tmp_path / "a.csv").write_text(f"x,y\n1,2\n3,-4{'e' * 50_000}\n", "utf-8")
+    with pytest.raises(InvalidData, match=r"row 2: 'y' is '-4eee.*…e*', not a number; correct it.*\.$") as refused:
+        read_csv(path).column("y", "number")
+    assert len(str(refused.value)) < 3000
+
+
 def test_a_csv_file_without_line_breaks_is_not_read_to_its_end(tmp_path):
     """8 GB that take no space on disk."""
     for name, begin in (("one", b""), ("two", b"x,y\n1,2\n")):

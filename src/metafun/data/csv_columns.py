@@ -17,7 +17,7 @@ from ..errors import InvalidData, suggest
 from ..files import write_atomically
 from .arrays import MAX_BYTES, parsing
 from .frames import Column, Kind, category_column
-from .table import CONTROL, counted, printable
+from .table import CONTROL, MAX_REASON_CHARACTERS, counted, printable
 from .text_entries import is_missing, looks_like_id, parse_bool, parse_number, parse_time
 
 MAX_FIELD_CHARACTERS = 2**16
@@ -62,16 +62,14 @@ class CsvColumns:
         longest = max(map(len, entries))
         if longest * len(entries) > MAX_LABEL_CHARACTERS:
             most = MAX_LABEL_CHARACTERS // len(entries)
-            raise InvalidData(
-                printable(
-                    f"{self.path}: '{name}' has an entry of {longest:,} characters; in {len(entries):,} rows, at most "
-                    f"{most:,} are read. Shorten it."
-                )
+            raise _refused(
+                f"{self.path}: '{name}' has an entry of {longest:,} characters; in {len(entries):,} rows, at most "
+                f"{most:,} are read. Shorten it."
             )
         for row, entry in enumerate(entries):
             if is_missing(entry) or CONTROL.search(entry):
                 problem = f"'{name}' is {entry!r}; every row needs an entry of printable characters. Fill or remove it."
-                raise InvalidData(printable(f"{self.path}, row {row + 1}: {problem}"))
+                raise _refused(f"{self.path}, row {row + 1}: {problem}")
         return entries
 
     def numbers(self, names: Sequence[str], gaps: bool = False) -> NDArray:
@@ -85,9 +83,7 @@ class CsvColumns:
         if not gaps and np.isnan(matrix).any():
             row, column = np.argwhere(np.isnan(matrix))[0]
             entry = self.entries[names[column]][row]
-            raise InvalidData(
-                printable(f"{self.path}, row {row + 1}: '{names[column]}' is {entry!r}; fill it or remove the row.")
-            )
+            raise _refused(f"{self.path}, row {row + 1}: '{names[column]}' is {entry!r}; fill it or remove the row.")
         return matrix
 
     def column(self, name: str, kind: Kind | None = None) -> Column:
@@ -110,9 +106,7 @@ class CsvColumns:
             row = int(wrong.argmax())
             what = "a time such as 2024-05-31 or 2024-05-31 12:30" if kind == "time" else "a number"
             remedy = f"correct it, leave it empty, or leave the column out ({counted(int(wrong.sum()), 'such rows')})"
-            raise InvalidData(
-                printable(f"{self.path}, row {row + 1}: '{name}' is {entries[row]!r}, not {what}; {remedy}.")
-            )
+            raise _refused(f"{self.path}, row {row + 1}: '{name}' is {entries[row]!r}, not {what}; {remedy}.")
         return Column(name, kind, values)
 
     def has_fractions(self, name: str) -> bool:
@@ -143,11 +137,18 @@ class CsvColumns:
     def expect(self, name: str | None) -> None:
         """Raises InvalidData unless the column `name` exists or `name` is None."""
         if name is not None and name not in self.entries:
-            raise InvalidData(printable(f"{self.path} has no column '{name}'; {suggest(name, self.names)}"))
+            raise _refused(f"{self.path} has no column '{name}'; {suggest(name, self.names)}")
 
     def _column(self, name: str) -> list[str]:
         self.expect(name)
         return self.entries[name]
+
+
+def _refused(problem: str) -> InvalidData:
+    """The error about a file; names and entries in it may be long, and only the ends of such words are repeated."""
+    if len(problem) > 2 * MAX_REASON_CHARACTERS:
+        problem = f"{problem[:MAX_REASON_CHARACTERS]}…{problem[-MAX_REASON_CHARACTERS:]}"
+    return InvalidData(printable(problem))
 
 
 def read_csv(path: Path) -> CsvColumns:
