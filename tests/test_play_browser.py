@@ -114,6 +114,9 @@ def test_the_keyboard_moves_adds_and_removes_points(page, address):
     for key in ("ArrowRight", "ArrowRight", "Enter"):
         page.keyboard.press(key)
     assert page.inner_text("#count") == str(count + 1)
+    page.focus("#plot")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.ariaLabel").startswith("Point 1")
     point = page.locator(".point").last
     where = point.get_attribute("aria-label")
     point.focus()
