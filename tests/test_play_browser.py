@@ -99,6 +99,14 @@ def test_points_change_the_curve_at_once(page, address, capsys):
     assert fastest < LENIENT * WITHIN_MS
 
 
+def test_a_tap_moves_the_cursor(browser, address):
+    page = opened(browser.new_page(has_touch=True, viewport={"width": 390, "height": 844}), address)
+    box = page.locator("#plot").bounding_box()
+    page.touchscreen.tap(box["x"] + 0.95 * box["width"], box["y"] + 0.3 * box["height"])
+    assert float(page.inner_text("#probe-x")) > 1.5
+    page.close()
+
+
 def test_the_keyboard_moves_adds_and_removes_points(page, address):
     opened(page, address)
     count = int(page.inner_text("#count"))
@@ -106,6 +114,9 @@ def test_the_keyboard_moves_adds_and_removes_points(page, address):
     for key in ("ArrowRight", "ArrowRight", "Enter"):
         page.keyboard.press(key)
     assert page.inner_text("#count") == str(count + 1)
+    page.focus("#plot")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.ariaLabel").startswith("Point 1")
     point = page.locator(".point").last
     where = point.get_attribute("aria-label")
     point.focus()
@@ -181,6 +192,18 @@ def test_an_answer_that_comes_after_the_next_file_is_not_shown(page, address):
         )
     page.wait_for_timeout(100)
     assert not page.is_visible("#results") and "bad.csv" in page.inner_text("#table-status")
+
+
+def test_the_static_page_opens_from_a_folder(page, tmp_path):
+    for name, content in static_files().items():
+        (tmp_path / name).write_bytes(content)
+    opened(page, (tmp_path / "index.html").as_uri())
+    page.click("#clear")
+    playwright.expect(page.locator("#count")).to_have_text("0")
+    curve = page.get_attribute(".mean path", "d")
+    click(page, 0.4, 0.3)
+    playwright.expect(page.locator("#count")).to_have_text("1")
+    page.wait_for_function("d => document.querySelector('.mean path').getAttribute('d') !== d", arg=curve)
 
 
 def test_the_static_page_computes_as_python_does(page, model):

@@ -1,9 +1,13 @@
 """The static version of the page of `metafun play` for the documentation: the curves, computed in the browser.
 
-The files are those of the package, with the model's checkpoint and a description of both (info.json).
+The files are those of the package, with the model's checkpoint and a description of both (info.json). A browser loads
+neither modules nor data from a folder, so a page that is opened from one takes them from a script (folder.js).
 """
 
+import base64
 import json
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,6 +24,21 @@ from metafun.tasks.curves import CurveTasks
 MODEL = "gp-rbf"
 # Of the tabs that need Python.
 SERVER_ONLY = ("glyphs.js", "table.js")
+# In the order in which they import each other.
+MODULES = ("metafun.js", "process.js", "engine.js", "curves.js", "app.js")
+FOLDER_SCRIPT = """<script>
+      if (location.protocol === "file:") {
+        document.head.append(Object.assign(document.createElement("script"), { src: "folder.js" }));
+      }
+    </script>
+  </body>"""
+# {data} maps names of files to their content in base64.
+BUNDLE = """(() => {{
+const data = {data}, modules = {{}};
+const fetch = async (name) => new Response(Uint8Array.from(atob(data[name]), (character) => character.charCodeAt(0)));
+{modules}
+}})();
+"""
 
 
 def static_files() -> dict[str, bytes]:
@@ -27,7 +46,27 @@ def static_files() -> dict[str, bytes]:
     weights = f"{MODEL}.safetensors"
     files = {name: content for name, content in page_files().items() if name not in SERVER_ONLY}
     info = {"curves": [{**describe(), "weights": weights}]}
-    return {**files, weights: locate(MODEL).read_bytes(), "info.json": (json.dumps(info) + "\n").encode()}
+    files |= {weights: locate(MODEL).read_bytes(), "info.json": (json.dumps(info) + "\n").encode()}
+    files["index.html"] = files["index.html"].replace(b"</body>", FOLDER_SCRIPT.encode())
+    return {**files, "folder.js": folder_script(files, [weights, "info.json"]).encode()}
+
+
+def folder_script(files: Mapping[str, bytes], data: list[str]) -> str:
+    """The modules of the page and its data as one classic script.
+
+    Args:
+        files: the files of the page by name.
+        data: names of those that the page fetches.
+    """
+    parts = []
+    for name in MODULES:
+        text = files[name].decode()
+        exported = re.findall(r"^export (?:async )?(?:function|class) (\w+)", text, re.MULTILINE)
+        text = re.sub(r'^import (\{.*\}) from "\./(.*)";', r'const \1 = modules["\2"];', text, flags=re.MULTILINE)
+        text = re.sub("^export ", "", text, flags=re.MULTILINE)
+        parts.append(f'modules["{name}"] = (() => {{\n{text}\nreturn {{ {", ".join(exported)} }};\n}})();')
+    contents = {name: base64.b64encode(files[name]).decode() for name in data}
+    return BUNDLE.format(data=json.dumps(contents), modules="\n".join(parts))
 
 
 def describe() -> dict[str, object]:

@@ -22,4 +22,4 @@ def main() -> None:
     use_all_cores()
     cache = platformdirs.user_cache_path("metafun", appauthor=False) / "compiled"
     jax.config.update("jax_compilation_cache_dir", os.environ.get("JAX_COMPILATION_CACHE_DIR", str(cache)))
-    app()
+    app(prog_name="metafun")

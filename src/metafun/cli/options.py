@@ -164,7 +164,8 @@ def configure(
         config = load_config(source, settings or (), changes)
         if says_no_tasks(source):
             what = f"model.kind = '{config.model.kind}' on {config.tasks.trained_on}"
-            err.print(escape(f'note: {source} names no base and no tasks, so it trains {what}; see base = "PRESET"'))
+            remedy = 'to start from a preset, add base = "PRESET"'
+            err.print(escape(f"note: {source} names no base and no tasks, so it trains {what}; {remedy}"))
     else:
         config = with_changes(source, dict(map(parse_setting, settings or ())) | changes)
     return config if data is None else replace(config, tasks=config.tasks.with_data(data))

@@ -200,7 +200,7 @@ def _report(study: "optuna.Study", space: Space, options: SearchOptions) -> None
         return
     table = Table(title=escape(f"{study.study_name}: the best {min(SHOWN, len(trials))} of {len(trials)} trials"))
     for column in ("trial", "validation error", *space.ranges):
-        table.add_column(column.removeprefix("model.").removeprefix("training."), justify="right")
+        table.add_column(column.removeprefix("model.").removeprefix("training."), justify="right", overflow="fold")
     for trial in trials[:SHOWN]:
         chosen = (trial["settings"][key] for key in space.ranges)
         values = [f"{v:.3g}" if isinstance(v, float) else str(v) for v in chosen]

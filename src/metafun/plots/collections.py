@@ -2,14 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from .style import GREY, RED, SHADES, save, style_axis
+from .style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, RED, SKY, save, style_axis
 
-MARKERS = "osD^v<>Pp"
+# Colour and marker of each method, in turn; the highlighted one is blue.
+MARKS = ((GREY, "o"), (PURPLE, "s"), (ORANGE, "D"), (GREEN, "^"), (RED, "v"), (INK, "<"), (SKY, "P"))
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ def plot_collections(panels: Sequence[Panel], highlighted: str, path: Path) -> P
 
     Args:
         panels: from left to right.
-        highlighted: the method drawn in red.
+        highlighted: the method drawn larger, in blue.
         path: the figure's file.
     """
     methods = list(dict.fromkeys(name for panel in panels for each in panel.errors.values() for name in each))
@@ -45,15 +47,13 @@ def plot_collections(panels: Sequence[Panel], highlighted: str, path: Path) -> P
 
 
 def _draw_panel(axis: Axes, panel: Panel, methods: Sequence[str], highlighted: str) -> None:
-    for i, method in enumerate(methods):
+    marks = dict(zip([name for name in methods if name != highlighted], cycle(MARKS), strict=False))
+    for method in methods:
         there = [(each[method], row) for row, each in enumerate(panel.errors.values()) if method in each]
-        is_ours = method == highlighted
-        colour = RED if is_ours else SHADES(0.35 + 0.55 * i / max(1, len(methods) - 1))
+        colour, marker = marks.get(method, (BLUE, ">"))
         x, y = zip(*there, strict=True) if there else ((), ())
-        marker = MARKERS[i % len(MARKERS)]
-        axis.scatter(
-            x, y, s=60 if is_ours else 26, marker=marker, color=colour, label=method, zorder=3 if is_ours else 2
-        )
+        size, order = (26, 2) if method in marks else (70, 3)
+        axis.scatter(x, y, s=size, marker=marker, color=colour, label=method, zorder=order)
     axis.set_yticks(range(len(panel.errors)), [name.replace("_", " ") for name in panel.errors], fontsize=8)
     axis.set_ylim(len(panel.errors) - 0.5, -0.5)  # the first collection is at the top
     axis.set_xscale("log")

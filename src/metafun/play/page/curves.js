@@ -128,6 +128,7 @@ class Curves {
       svg.setPointerCapture(event.pointerId);
       this.dragging = handle ? Number(handle.dataset.index) : this.add(place.x, place.y);
       this.select(this.dragging);
+      this.setProbe(this.nearest(place.x)); // a finger does not hover
     });
     svg.addEventListener("pointermove", (event) => {
       if (!this.engine) return;
@@ -143,7 +144,11 @@ class Curves {
       this.remove(Number(handle.dataset.index));
     });
     svg.addEventListener("keydown", (event) => this.key(event));
-    this.layers.points.addEventListener("focusin", (event) => this.select(Number(event.target.closest(".point").dataset.index), false));
+    // Not of the layer: a group that listens to the focus would be a stop of the keyboard itself.
+    svg.addEventListener("focusin", (event) => {
+      const handle = event.target.closest(".point");
+      if (handle) this.select(Number(handle.dataset.index), false);
+    });
 
     el("add").addEventListener("click", () => this.addAtProbe(true));
     el("remove").addEventListener("click", () => this.remove(this.selected));
@@ -222,7 +227,7 @@ class Curves {
   example() {
     const [low, high] = this.model.x;
     const size = 0.55 * this.model.y[1];
-    const one = this.model.has_std ? [1.1, 2.3, 3.7] : [(high - low) / (2 * Math.PI)];
+    const one = this.model.has_std ? [0.9, 1.7] : [(high - low) / (2 * Math.PI)];
     const waves = one.map((f, i) => ({ f, phase: 2 * Math.PI * Math.random(), size: (size * (0.5 + 0.5 * Math.random())) / (i + 1) }));
     const value = (x) => waves.reduce((sum, w) => sum + w.size * Math.sin(((x - low) / (high - low)) * 2 * Math.PI * w.f + w.phase), 0);
     const count = 6;
