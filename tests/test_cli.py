@@ -203,6 +203,7 @@ def test_mistakes_are_answered_in_one_line(trained, tmp_path):
     assert "there is no folder" in fails("evaluate", trained, "--record", tmp_path / "no" / "results.jsonl")
     assert "is not a run folder" in fails("evaluate", tmp_path)
     assert "is not a run folder" in fails("plot", tmp_path / "nothing")
+    assert f"The run is its folder, {trained}" in fails("evaluate", trained / "checkpoint.safetensors")
     assert f"It contains runs; name one of them: {trained}" in fails("evaluate", trained.parent)
     assert f"Did you mean {trained}?" in fails("evaluate", f"{trained}s")
     (tmp_path / "started").mkdir()

@@ -346,7 +346,7 @@ def test_classes_in_a_file_become_probabilities_in_a_file(tmp_path):
         ("", "it has no rows below the names"),
         ("x,y\n", "it has no rows below the names"),
         ("1,2\n3,4\n", "numbers instead of column names"),
-        ("x,y\n1\n", "row 1 has 1 entries for 2 columns"),
+        ("x,y\n1\n", "row 1 has 1 field for 2 columns"),
         ("x,x\n1,2\n", "each needs a different name"),
         ("x,\x1b[2J\n1,2\n", "each needs a different name"),
         ('x,y\n"1,2\n', "is refused"),

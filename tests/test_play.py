@@ -268,7 +268,7 @@ ROWS = "".join(f"{i},{i * i % 7},{'ab'[i % 2]}\n" for i in range(12))
     ("text", "options", "message"),
     [
         ("", {}, "no rows below"),
-        ("a,b\n1,2\n3\n", {}, "row 2 has 1 entries for 2 columns"),
+        ("a,b\n1,2\n3\n", {}, "row 2 has 1 field for 2 columns"),
         ("1,2\n3,4\n", {}, "numbers instead of column names"),
         (b"\x89PNG\r\n\xff", {}, "expected a CSV file in UTF-8"),
         (f"x,y,c\n{ROWS}", {"target": "z", "problem": "regression"}, "has no column 'z'"),

@@ -167,7 +167,7 @@ def test_a_bad_table_gets_a_clear_message_and_a_good_one_predictions(page, addre
         page.set_input_files("#file", files=[{"name": "t.csv", "mimeType": "text/csv", "buffer": content.encode()}])
         page.wait_for_selector("#table-status.error, #predictions td")
         if not page.is_visible("#predictions"):
-            assert "row 2 has 1 entries for 2 columns" in page.inner_text("#table-status")
+            assert "row 2 has 1 field for 2 columns" in page.inner_text("#table-status")
     assert page.locator("#predictions tbody tr").count() == 1
     assert "MetaFunClassifier" in page.inner_text("#code")
     with page.expect_download() as download:

@@ -52,6 +52,10 @@ def test_noise_of_the_first_chunks_is_no_break_away():
     assert steps_of([4.19, 2.26, 6.86, 1.83, 1.53, 1.3, 1.29, 1.4, 1.23, 1.2], in_logarithm=False) == [None]
 
 
+def test_so_few_chunks_have_no_level_to_break_away_from():
+    assert steps_of([1.0, 3.0, 4.0, 2.0], in_logarithm=False) == [None]
+
+
 def test_a_loss_that_is_not_finite_does_not_hide_the_others():
     broken = falling(10, 1e-3) + [0.5] * 20
     diverged = falling(10, 1e-3) + [None] * 20

@@ -197,7 +197,8 @@ def _parse(file: TextIO, path: Path) -> CsvColumns:
         raise InvalidData("its first line has numbers instead of column names")
     for number, line in enumerate(lines[1:], 1):
         if len(line) != len(names):
-            raise InvalidData(f"row {number} has {len(line)} entries for {len(names)} columns")
+            found, wanted = counted(len(line), "fields"), counted(len(names), "columns")
+            raise InvalidData(f"row {number} has {found} for {wanted}")
     entries = {name: [line[i].strip() for line in lines[1:]] for i, name in enumerate(names)}
     return CsvColumns(path, entries, delimiter)
 

@@ -58,6 +58,8 @@ class RunFolder:
             hint = f"Start one with: metafun train PRESET --out {path}"
             if (path / "final" / CONFIG).is_file():
                 hint = f"The protocol left its model in {path / 'final'}"
+            elif (path.parent / CONFIG).is_file():
+                hint = f"The run is its folder, {path.parent}"
             elif runs := runs_in(path):
                 others = f" and {len(runs) - MOST_NAMED} others" if len(runs) > MOST_NAMED else ""
                 hint = f"It contains runs; name one of them: {', '.join(map(str, runs[:MOST_NAMED]))}{others}"

@@ -46,12 +46,13 @@ class Stability:
             self._first = self._least = level
             self._steps = [None] * len(level)
         self._recent.append(level)
+        if len(self._recent) < CHUNKS:  # a median of fewer is no level, neither to reach nor to fall back from
+            return
         level = np.median(self._recent, axis=0)
         lost = np.clip(LOST_SHARE * (self._first - self._least), LEAST_LOST, MOST_LOST)
         for i in np.flatnonzero(level - self._least > lost):
             self._steps[i] = self._steps[i] or step
-        if len(self._recent) == CHUNKS:  # a median of fewer is no level to fall back from
-            self._least = np.fmin(self._least, level)
+        self._least = np.fmin(self._least, level)
 
 
 def watched_metrics(metrics: Iterable[Mapping[str, Any]], in_logarithm: bool) -> Stability:
