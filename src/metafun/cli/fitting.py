@@ -16,7 +16,7 @@ from ..estimators.trained import open_trained
 from ..training.progress import train
 from .console import AsJson, app, err, out
 from .contexts import Columns, ContextOptions, Drop, shown_notes
-from .folders import FolderOptions, Scheduler, Workers, predict_folder
+from .folders import PredictOptions, predict_folder
 from .options import Settings, with_options, with_plugins
 
 Task = Annotated[
@@ -27,6 +27,16 @@ Task = Annotated[
 ]
 Steps = Annotated[int | None, typer.Option("--steps", min=1, help="Training steps.", show_default=False)]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the training and of the held-out tasks or classes.")]
+New = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="NEW", help="The rows to predict: a CSV file, a folder of CSV and Parquet files, or of images."
+    ),
+]
+Quantiles = Annotated[
+    str | None,
+    typer.Option("--quantiles", metavar="Q,…", help="Quantiles of numbers too: 0.05,0.95.", show_default=False),
+]
 
 
 @app.command()
@@ -77,30 +87,11 @@ def fit(
 
 @app.command()
 @with_plugins
-@with_options(ContextOptions)
+@with_options(PredictOptions)
 def predict(
-    options: ContextOptions,
-    rows: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="NEW", help="The rows to predict: a CSV file, a folder of CSV and Parquet files, or of images."
-        ),
-    ] = None,
-    quantiles: Annotated[
-        str | None,
-        typer.Option("--quantiles", metavar="Q,…", help="Quantiles of numbers too: 0.05,0.95.", show_default=False),
-    ] = None,
-    predictions: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            help="File to write; for a folder of tables, a folder.",
-            show_default="predictions.csv; predictions",
-        ),
-    ] = None,
-    workers: Workers = None,
-    scheduler: Scheduler = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file or files.")] = False,
+    options: PredictOptions,
+    rows: New = None,
+    quantiles: Quantiles = None,
     as_json: AsJson = False,
 ) -> None:
     """Predict rows from a few labelled ones, with uncertainty or probabilities.
@@ -126,14 +117,11 @@ def predict(
     rows, labels = _former_options(rows, options)
     trained, levels = open_trained(options.model), _parse_quantiles(quantiles)
     if rows.is_dir() and trained.tasks.image is None:
-        folder = FolderOptions(rows, predictions or Path("predictions"), workers, scheduler, overwrite)
-        predict_folder(options, folder, labels, levels, as_json)
-        return
-    if workers is not None or scheduler is not None:
-        raise InvalidConfig("--workers and --scheduler are for a folder of tables, not for a single file or images.")
-    predictions = predictions or Path("predictions.csv")
+        return predict_folder(options, rows, labels, levels, as_json)
+    options.refuse_workers()
+    predictions = options.out_path or Path("predictions.csv")
     if not as_json:
-        _check_free(predictions, overwrite)
+        _check_free(predictions, options.overwrite)
     with shown_notes() as notes:
         known = options.read(trained, notes, labels)
         given, predicted = predict_rows(fit_context(trained, known, notes), rows, known, notes, levels)
@@ -142,7 +130,7 @@ def predict(
         found = {**given, **predicted} if rows.is_dir() else predicted
         print(json.dumps({name: np.asarray(values).tolist() for name, values in found.items()}))
         return
-    write_csv(predictions, {**given, **predicted}, overwrite)
+    write_csv(predictions, {**given, **predicted}, options.overwrite)
     count = len(next(iter(predicted.values())))
     out.print(f"{predictions}: {count:,} rows from {len(known.x):,} labelled ones")
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ..data.table import counted
+from ..errors import InvalidConfig
 from ..estimators.trained import open_trained
 from .console import err, out
 from .contexts import ContextOptions, shown_notes
@@ -27,33 +28,54 @@ Scheduler = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class FolderOptions:
-    """The options of `predict` for a folder of tables."""
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", help="File to write; for a folder of tables, a folder.", show_default="predictions.csv; predictions"
+    ),
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file, or all files of the folder.")]
 
-    folder: Path
-    out: Path
-    workers: int | None
-    scheduler: str | None
-    overwrite: bool
+
+@dataclass(frozen=True)
+class PredictOptions(ContextOptions):
+    """The options of `predict` but those that say what to show."""
+
+    out_path: Out = None
+    workers: Workers = None
+    scheduler: Scheduler = None
+    overwrite: Overwrite = False
+
+    def refuse_workers(self) -> None:
+        """InvalidConfig if there are options that only apply to folders of tables."""
+        if self.workers is not None or self.scheduler is not None:
+            raise InvalidConfig("--workers and --scheduler are for a folder of tables, not for one file or for images.")
 
 
 def predict_folder(
-    options: ContextOptions, given: FolderOptions, labels: list[str], quantiles: list[float], as_json: bool
+    options: PredictOptions, folder: Path, labels: list[str], quantiles: list[float], as_json: bool
 ) -> None:
-    """Predicts the files of a folder, and says what became of them."""
+    """Predicts the files of a folder, and says what became of them.
+
+    Args:
+        options: model, context and where to write.
+        folder: the files.
+        labels: columns to predict.
+        quantiles: quantiles of numbers too.
+        as_json: print JSON instead of a sentence.
+    """
     from ..estimators.files import fit_context
     from ..estimators.predict_files import FilePredictor
     from ..estimators.predict_folder import FolderPlan, engine_for, require_all, watched
 
-    trained = open_trained(options.model)
+    trained, out_folder = open_trained(options.model), options.out_path or Path("predictions")
     with shown_notes() as notes:
         known = options.read(trained, notes, labels)
         predictor = FilePredictor(fit_context(trained, known, notes), known.labels, quantiles, known.task)
-        plan = FolderPlan.of(predictor, given.folder, given.out, notes)
+        plan = FolderPlan.of(predictor, folder, out_folder, notes)
     results = []
     try:
-        with engine_for(given.workers, given.scheduler) as engine, plan.opened(given.overwrite) as left:
+        with engine_for(options.workers, options.scheduler) as engine, plan.opened(options.overwrite) as left:
             for result in watched(len(left), engine(predictor, left), err):
                 results.append(result)
     except KeyboardInterrupt:
@@ -64,6 +86,6 @@ def predict_folder(
         predicted = [str(result.path) for result in results if result.problem is None]
         print(json.dumps({"rows": rows, "predicted": predicted, "failed": failed, "finished_before": before}))
     else:
-        done = f"{given.out}: {rows:,} rows in {counted(len(results) - len(failed), 'files')}"
+        done = f"{out_folder}: {rows:,} rows in {counted(len(results) - len(failed), 'files')}"
         out.print(f"{done} from {len(known.x):,} labelled ones" + (f"; {before:,} were finished" if before else ""))
     require_all(results)

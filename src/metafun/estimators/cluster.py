@@ -5,23 +5,18 @@ import os
 import pickle
 import uuid
 from collections.abc import Iterator, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
+import dask
 import jax
+from distributed import Client, KilledWorker, LocalCluster, WorkerPlugin, as_completed, get_worker
 
 from ..config.plugins import load_plugin, loaded_plugins
 from ..errors import InvalidConfig
 from .predict_files import FilePredictor, FileResult
 from .predict_folder import Engine
-
-if find_spec("distributed") is None:
-    raise InvalidConfig('several processes need Dask; install it: pip install "metafun[dask]"')
-
-import dask
-from distributed import Client, KilledWorker, LocalCluster, WorkerPlugin, as_completed, get_worker
 
 SECONDS_TO_CONNECT = 20
 LOCAL = {
@@ -68,8 +63,6 @@ def dask_engine(workers: int | None, scheduler: str | None) -> Iterator[Engine]:
         workers: number of processes to start on this machine.
         scheduler: address of a cluster that runs already.
     """
-    if workers is not None and scheduler is not None:
-        raise InvalidConfig("--workers starts processes here, --scheduler uses a cluster that runs; give one of them.")
     with contextlib.ExitStack() as stack:
         if scheduler is None:
             address: Any = stack.enter_context(_local_cluster(workers or 1))

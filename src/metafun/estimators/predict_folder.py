@@ -4,6 +4,7 @@ import contextlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
@@ -12,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ..data.pieces import FORMATS, require_pyarrow
 from ..data.table import counted, printable
-from ..errors import InvalidData
+from ..errors import InvalidConfig, InvalidData
 from ..files import locked, read_text, remove_leftovers, subfolder, write_atomically
 from .classifier import MetaFunClassifier
 from .files import files_below
@@ -86,6 +87,10 @@ def engine_for(workers: int | None, scheduler: str | None) -> Iterator[Engine]:
     if workers is None and scheduler is None:
         yield one_after_another
         return
+    if workers is not None and scheduler is not None:
+        raise InvalidConfig("--workers starts processes here, --scheduler uses a cluster that runs; give one of them.")
+    if find_spec("distributed") is None:
+        raise InvalidConfig('several processes need Dask; install it: pip install "metafun[dask]"')
     from .cluster import dask_engine
 
     with dask_engine(workers, scheduler) as engine:
@@ -155,10 +160,12 @@ class FolderPlan:
                     (self.out / name).unlink(missing_ok=True)
             self._check_manifest(manifest)
             write_atomically(manifest, json.dumps({"made_with": self.fingerprint}).encode())
-            for name in dict.fromkeys(name.parent for name in self.names):
+            for name in self._folders:
                 self._make_folder(name)
+            self._remove_leftovers()
             both = [(self.folder / name, self.out / name) for name in self.names]
             yield [(source, destination) for source, destination in both if not _is_newer(destination, source)]
+            self._remove_leftovers()
 
     def _check_manifest(self, manifest: Path) -> None:
         """InvalidData if the folder holds other files of these names."""
@@ -175,13 +182,21 @@ class FolderPlan:
         elif there := next((name for name in self.names if (self.out / name).exists()), None):
             raise InvalidData(f"{self.out / there} exists already; choose another --out, or add --overwrite.")
 
+    @property
+    def _folders(self) -> list[Path]:
+        """The folders to write to, relative to `out`."""
+        return list(dict.fromkeys(name.parent for name in self.names))
+
     def _make_folder(self, name: Path) -> None:
-        """Makes a subfolder of `out`, and removes what killed writers left in it."""
         folder = self.out
         for part in name.parts:
             folder = subfolder(folder, part)
         folder.mkdir(parents=True, exist_ok=True)
-        remove_leftovers(folder)
+
+    def _remove_leftovers(self) -> None:
+        """Removes what killed writers left."""
+        for name in self._folders:
+            remove_leftovers(self.out / name)
 
 
 def _is_newer(destination: Path, source: Path) -> bool:
