@@ -12,14 +12,14 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from metafun import MetaFunClassifier, MetaFunRegressor
+from metafun import MetaFunClassifier, MetaFunRegressor, predict_folder
 from metafun.data import pieces
 from metafun.data.csv_columns import csv_pieces, read_csv
 from metafun.errors import InvalidData, InvalidTask
 from metafun.estimators import predict_folder as folders
 from metafun.estimators.notes import Notes
 from metafun.estimators.predict_files import FilePredictor
-from metafun.estimators.predict_folder import FolderPlan, predict_folder, watched
+from metafun.estimators.predict_folder import FolderPlan, watched
 from test_files import csv_file, metafun, refused
 
 needs_parquet = pytest.mark.skipif(find_spec("pyarrow") is None, reason='needs pyarrow: pip install "metafun[dask]"')
