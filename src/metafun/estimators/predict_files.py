@@ -14,7 +14,7 @@ import numpy as np
 from ..data.encoding import ColumnCode
 from ..data.frames import Column, ColumnTable
 from ..data.pieces import FORMATS, Piece
-from ..data.table import printable
+from ..data.table import printable, shortened
 from ..errors import InvalidTask, MetaFunError
 from ..files import replacing
 from ..training.checkpoint import arrays
@@ -93,7 +93,7 @@ class FilePredictor:
                     write(piece, beside(piece.names, self._predict(piece, notes)))
                     rows += len(piece)
         except (MetaFunError, OSError) as error:
-            problem = printable(str(error))
+            problem = printable(shortened(error))
             return FileResult(source, 0, problem if str(source) in problem else f"{source}: {problem}")
         return FileResult(source, rows, warnings=tuple(dict.fromkeys(notes.warnings))[:MOST_WARNINGS])
 
