@@ -118,6 +118,28 @@ def test_sampled_outputs_have_the_predicted_mean(regression):
     np.testing.assert_array_equal(drawn, model.sample_y(x, n_samples=500, random_state=0))
 
 
+def test_a_joint_sample_of_one_row_is_a_sample_of_it():
+    """In the units of y, by a model that scales them."""
+    x, y = wave(6)
+    model = MetaFunRegressor(untrained("curves", *TINY)).fit(x, 500 + 100 * y)
+    mean, std = (found[0] for found in model.predict([[0.3]], return_std=True))
+    drawn = model.sample_y([[0.3]], 400, random_state=0, joint=True)
+    assert drawn.shape == (1, 400)
+    assert abs(drawn.mean() - mean) < 5 * std / 20 and 0.8 < drawn.std() / std < 1.2
+    np.testing.assert_array_equal(drawn, model.sample_y([[0.3]], 400, random_state=0, joint=True))
+
+
+def test_joint_samples_are_curves():
+    """Where the curve is unknown, what is drawn at one point determines what is drawn beside it."""
+    model = MetaFunRegressor("gp-rbf").fit([[-1.9], [-1.8]], [0.3, 0.4])
+    near = [[1.0], [1.05], [-0.5]]
+    joint, apart = (model.sample_y(near, 200, random_state=0, joint=joint) for joint in (True, False))
+    assert np.corrcoef(joint)[0, 1] > 0.8 and abs(np.corrcoef(apart)[0, 1]) < 0.3
+    std = model.predict(near, return_std=True)[1]
+    np.testing.assert_allclose(joint.std(1), std, rtol=0.3)
+    assert model.sample_y(near, 0, joint=True).shape == (3, 0)
+
+
 def test_clone_pickle_pipeline_and_search_work(regression, classification):
     x, y = wave(12)
     model = MetaFunRegressor(regression)

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from .config import Config, load_config, presets
     from .errors import MetaFunError
     from .estimators import MetaFunClassifier, MetaFunRegressor
+    from .estimators.predict_folder import predict_folder
     from .model import FunctionalRepresentation, MetaFun, Points, Task, stack
     from .training.run import Run
     from .training.session import load_model
@@ -27,6 +28,7 @@ __all__ = [
     "Trainer",
     "load_config",
     "load_model",
+    "predict_folder",
     "presets",
     "stack",
 ]
@@ -36,6 +38,7 @@ _HOMES = {
     "config": ("Config", "load_config", "presets"),
     "errors": ("MetaFunError",),
     "estimators": ("MetaFunClassifier", "MetaFunRegressor"),
+    "estimators.predict_folder": ("predict_folder",),
     "model": ("FunctionalRepresentation", "MetaFun", "Points", "Task", "stack"),
     "training.session": ("load_model",),
     "training.run": ("Run",),

@@ -9,7 +9,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import filelock
 
@@ -31,17 +31,28 @@ def write_atomically(path: Path, content: bytes) -> None:
 
     A link at `path` is replaced, not followed.
     """
+    with replacing(path) as file:
+        file.write(content)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A temporary file that takes the place of `path` when the block ends; it is removed if the block fails."""
     # A random name, and "x": in a folder from a stranger, a link under a name that can be guessed would be followed.
     temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}{TEMPORARY}")
     try:
         with open(temporary, "xb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        error.filename, error.filename2 = str(path), None  # a full disk names no file
+        if error.filename in (None, str(temporary)):
+            error.filename, error.filename2 = str(path), None  # a full disk names no file
+        raise
+    except BaseException:
+        temporary.unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
 

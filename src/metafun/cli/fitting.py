@@ -1,11 +1,8 @@
 """metafun fit | predict | export: a user's files in, predictions out."""
 
-import contextlib
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
@@ -14,36 +11,14 @@ from rich.markup import escape
 from ..config import parse_setting
 from ..data.csv_columns import write_csv
 from ..errors import InvalidConfig
-from ..estimators.notes import ColumnChoice, Notes
-from ..estimators.trained import SHIPPED, Trained, open_trained
+from ..estimators.notes import ColumnChoice
+from ..estimators.trained import open_trained
 from ..training.progress import train
-from .console import AsJson, app, err, out, shown
+from .console import AsJson, app, err, out
+from .contexts import Columns, ContextOptions, Drop, shown_notes
+from .folders import PredictOptions, predict_folder
 from .options import Settings, with_options, with_plugins
 
-Model = Annotated[
-    str, typer.Option("--model", help=f"A shipped checkpoint ({', '.join(SHIPPED)}), a run folder or a file.")
-]
-Context = Annotated[
-    Path,
-    typer.Option("--context", help="The labelled rows: a CSV file, or a folder with a subfolder of images per class."),
-]
-Target = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--target",
-        metavar="COLUMN",
-        help="The column to predict, in the context; default: the model's target, or the last column. May be repeated.",
-        show_default=False,
-    ),
-]
-Label = Annotated[str | None, typer.Option("--label", hidden=True)]
-Columns = Annotated[
-    list[str] | None,
-    typer.Option("--columns", metavar="A,B,…", help="The input columns; default: all others.", show_default=False),
-]
-Drop = Annotated[
-    list[str] | None, typer.Option("--drop", metavar="A,B,…", help="Columns that are no inputs.", show_default=False)
-]
 Task = Annotated[
     str | None,
     typer.Option(
@@ -52,24 +27,16 @@ Task = Annotated[
 ]
 Steps = Annotated[int | None, typer.Option("--steps", min=1, help="Training steps.", show_default=False)]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the training and of the held-out tasks or classes.")]
-
-
-@dataclass(frozen=True)
-class ContextOptions:
-    """The options of commands that take a model and its context."""
-
-    model: Model
-    context: Context
-    target: Target = None
-    label: Label = None
-    columns: Columns = None
-    drop: Drop = None
-
-    def read(self, trained: Trained, notes: Notes, labels: list[str]) -> Any:
-        """The labelled rows."""
-        from ..estimators.files import read_context
-
-        return read_context(self.context, labels, trained, ColumnChoice(self.columns or (), self.drop or ()), notes)
+New = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="NEW", help="The rows to predict: a CSV file, a folder of CSV and Parquet files, or of images."
+    ),
+]
+Quantiles = Annotated[
+    str | None,
+    typer.Option("--quantiles", metavar="Q,…", help="Quantiles of numbers too: 0.05,0.95.", show_default=False),
+]
 
 
 @app.command()
@@ -105,7 +72,7 @@ def fit(
 
     folder = _training_folder(model, overwrite)
     changes = run_settings(steps, seed, dict(map(parse_setting, settings or ())))
-    with _shown_notes() as notes:
+    with shown_notes() as notes:
         data = read_training_data(path, target, task, ColumnChoice(columns or (), drop or ()), seed, notes)
     if overwrite:
         remove_training(folder)
@@ -120,23 +87,18 @@ def fit(
 
 @app.command()
 @with_plugins
-@with_options(ContextOptions)
+@with_options(PredictOptions)
 def predict(
-    options: ContextOptions,
-    rows: Annotated[
-        Path | None, typer.Argument(metavar="NEW", help="The rows to predict: a CSV file, or a folder of images.")
-    ] = None,
-    quantiles: Annotated[
-        str | None,
-        typer.Option("--quantiles", metavar="Q,…", help="Quantiles of numbers too: 0.05,0.95.", show_default=False),
-    ] = None,
-    predictions: Annotated[Path, typer.Option("--out", help="File to write.")] = Path("predictions.csv"),
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
+    options: PredictOptions,
+    rows: New = None,
+    quantiles: Quantiles = None,
     as_json: AsJson = False,
 ) -> None:
     """Predict rows from a few labelled ones, with uncertainty or probabilities.
 
-    Columns are matched by name. Predictions are written beside the columns of NEW.
+    Columns are matched by name. Predictions are written beside the columns of NEW. The files of a folder may be larger
+    than the memory; each becomes a file of the same name in the folder --out. After an interruption, the same command
+    predicts what is left.
 
     Examples:
 
@@ -147,14 +109,20 @@ def predict(
       metafun predict unlabelled.csv --model tables-regression --context labelled.csv --quantiles 0.05,0.95
 
       metafun predict new/ --model runs/images --context known/
+
+      metafun predict parts/ --model tables-regression --context labelled.csv --out predicted --workers 4
     """
     from ..estimators.files import fit_context, predict_rows
 
     rows, labels = _former_options(rows, options)
-    if not as_json:
-        _check_free(predictions, overwrite)
     trained, levels = open_trained(options.model), _parse_quantiles(quantiles)
-    with _shown_notes() as notes:
+    if rows.is_dir() and trained.tasks.image is None:
+        return predict_folder(options, rows, labels, levels, as_json)
+    options.refuse_workers()
+    predictions = options.out_path or Path("predictions.csv")
+    if not as_json:
+        _check_free(predictions, options.overwrite)
+    with shown_notes() as notes:
         known = options.read(trained, notes, labels)
         given, predicted = predict_rows(fit_context(trained, known, notes), rows, known, notes, levels)
     if as_json:
@@ -162,7 +130,7 @@ def predict(
         found = {**given, **predicted} if rows.is_dir() else predicted
         print(json.dumps({name: np.asarray(values).tolist() for name, values in found.items()}))
         return
-    write_csv(predictions, {**given, **predicted}, overwrite)
+    write_csv(predictions, {**given, **predicted}, options.overwrite)
     count = len(next(iter(predicted.values())))
     out.print(f"{predictions}: {count:,} rows from {len(known.x):,} labelled ones")
 
@@ -185,8 +153,8 @@ def export(
 
     _check_free(program, overwrite)
     trained = open_trained(options.model)
-    with _shown_notes() as notes:
-        known = options.read(trained, notes, _labels(options))
+    with shown_notes() as notes:
+        known = options.read(trained, notes, options.labels)
         estimator = fit_context(trained, known, notes)
     estimator.export(program)
     encoding = estimator.encoding_
@@ -197,19 +165,12 @@ def export(
 def _former_options(rows: Path | None, options: ContextOptions) -> tuple[Path, list[str]]:
     """The file to predict and the columns of labels; the file was formerly given as --target FILE."""
     if rows is not None:
-        return rows, _labels(options)
+        return rows, options.labels
     target = options.target or []
     if len(target) != 1:
         raise InvalidConfig("name the file to predict: metafun predict NEW.csv --model … --context …")
     err.print(escape(f"warning: --target names a column now; write: metafun predict {target[0]} --model …"))
     return Path(target[0]), [options.label] if options.label else []
-
-
-def _labels(options: ContextOptions) -> list[str]:
-    if options.label is None:
-        return options.target or []
-    err.print("warning: --label is now --target")
-    return [options.label]
 
 
 def _parse_quantiles(text: str | None) -> list[float]:
@@ -220,18 +181,6 @@ def _parse_quantiles(text: str | None) -> list[float]:
     if not all(0 < level < 1 for level in levels):
         raise InvalidConfig(f"--quantiles {text}: give numbers between 0 and 1, separated by commas, like 0.05,0.95.")
     return levels
-
-
-@contextlib.contextmanager
-def _shown_notes() -> Iterator[Notes]:
-    """Prints the notes of what it encloses, also if that fails."""
-    notes = Notes()
-    try:
-        yield notes
-    finally:
-        for kind, lines in (("left out", notes.left_out), ("warning", notes.warnings)):
-            for line in lines:
-                err.print(escape(shown(f"{kind}: {line}")))
 
 
 def _training_folder(model: Path, overwrite: bool) -> Path:

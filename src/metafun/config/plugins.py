@@ -5,7 +5,7 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ SETTINGS: Mapping[str, tuple[type, str]] = {
 }
 
 _registered: dict[tuple[str, str], type] = {}
+_loaded: list[Path] = []
 
 
 def register_part(setting: str, part: type) -> None:
@@ -45,6 +46,11 @@ def register_part(setting: str, part: type) -> None:
         raise InvalidConfig(f"{setting}.kind = '{kind}' exists already; choose another name for that of {name}.")
     _registered[setting, kind] = part
     add_variant(*SETTINGS[setting], part)
+
+
+def loaded_plugins() -> Sequence[Path]:
+    """The files that `load_plugin` has run in this process, which other processes need too."""
+    return tuple(_loaded)
 
 
 def _is_same(there: type, registered: type | None, part: type) -> bool:
@@ -78,3 +84,4 @@ def load_plugin(path: Path) -> None:
         raise InvalidConfig(f"{path}{line}: {type(error).__name__}: {error}") from error
     if _registered == before:
         raise InvalidConfig(f'{path} registers no part; end it with register_part("model.pooling", …) or the like.')
+    _loaded.append(Path(file))

@@ -4,6 +4,7 @@ import contextlib
 import csv
 import errno
 import io
+import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ MAX_FIELD_CHARACTERS = 2**16
 MAX_LINE_CHARACTERS = 2**24
 # Of all labels if each has the length of the longest, which is what an array of text takes.
 MAX_LABEL_CHARACTERS = 2**26
+# Of a piece of a file that is not read at once.
+MAX_PIECE_CHARACTERS = 2**26
 # Whole numbers of so few kinds are classes, unless the user says otherwise.
 FEW_CLASSES = 10
 DELIMITERS = (",", ";", "\t", "|")
@@ -38,11 +41,13 @@ class CsvColumns:
         path: the file, for messages.
         entries: the entries of each column, by its name.
         delimiter: what separates the entries of a row.
+        first_row: number of rows of the file before these, for messages.
     """
 
     path: Path
     entries: dict[str, list[str]]
     delimiter: str = ","
+    first_row: int = 0
 
     @property
     def decimal_comma(self) -> bool:
@@ -55,6 +60,10 @@ class CsvColumns:
 
     def __len__(self) -> int:
         return len(next(iter(self.entries.values())))
+
+    def distinct(self, name: str) -> set[str]:
+        """The different entries of the column `name`; none if there is no such column."""
+        return set(self.entries.get(name, ()))
 
     def labels(self, name: str) -> list[str]:
         """The entries of the column `name`; InvalidData if one is missing, too long or has control characters."""
@@ -69,7 +78,7 @@ class CsvColumns:
         for row, entry in enumerate(entries):
             if is_missing(entry) or CONTROL.search(entry):
                 problem = f"'{name}' is {entry!r}; every row needs an entry of printable characters. Fill or remove it."
-                raise _refused(f"{self.path}, row {row + 1}: {problem}")
+                raise _refused(f"{self._row(row)}: {problem}")
         return entries
 
     def numbers(self, names: Sequence[str], gaps: bool = False) -> NDArray:
@@ -83,7 +92,7 @@ class CsvColumns:
         if not gaps and np.isnan(matrix).any():
             row, column = np.argwhere(np.isnan(matrix))[0]
             entry = self.entries[names[column]][row]
-            raise _refused(f"{self.path}, row {row + 1}: '{names[column]}' is {entry!r}; fill it or remove the row.")
+            raise _refused(f"{self._row(row)}: '{names[column]}' is {entry!r}; fill it or remove the row.")
         return matrix
 
     def column(self, name: str, kind: Kind | None = None) -> Column:
@@ -106,7 +115,7 @@ class CsvColumns:
             row = int(wrong.argmax())
             what = "a time such as 2024-05-31 or 2024-05-31 12:30" if kind == "time" else "a number"
             remedy = f"correct it, leave it empty, or leave the column out ({counted(int(wrong.sum()), 'such rows')})"
-            raise _refused(f"{self.path}, row {row + 1}: '{name}' is {entries[row]!r}, not {what}; {remedy}.")
+            raise _refused(f"{self._row(row)}: '{name}' is {entries[row]!r}, not {what}; {remedy}.")
         return Column(name, kind, values)
 
     def has_fractions(self, name: str) -> bool:
@@ -138,6 +147,10 @@ class CsvColumns:
         """Raises InvalidData unless the column `name` exists or `name` is None."""
         if name is not None and name not in self.entries:
             raise _refused(f"{self.path} has no column '{name}'; {suggest(name, self.names)}")
+
+    def _row(self, row: int) -> str:
+        """Where a row is, for messages."""
+        return f"{self.path}, row {self.first_row + row + 1}"
 
     def _column(self, name: str) -> list[str]:
         self.expect(name)
@@ -173,6 +186,23 @@ def parse_csv(content: bytes, name: str) -> CsvColumns:
         return _parse(io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline=""), path)
 
 
+def csv_pieces(path: Path, rows: int) -> Iterator[CsvColumns]:
+    """The columns of a file of any size, piece by piece; a single piece without rows if there are none.
+
+    Args:
+        path: the file.
+        rows: rows of a piece; fewer where lines are long.
+    """
+    if not path.is_file():
+        raise InvalidData(printable(f"{path} does not exist or is not a file."))
+    with parsing(path, CSV_FORM), open(path, encoding="utf-8-sig", newline="") as file:
+        reader = _Reader(file, path)
+        yield reader.piece(rows, MAX_PIECE_CHARACTERS)
+        while not reader.at_end:
+            if len(piece := reader.piece(rows, MAX_PIECE_CHARACTERS)):
+                yield piece
+
+
 @contextlib.contextmanager
 def _bounded_fields() -> Iterator[None]:
     """Refuses long fields. The bound is that of the whole process, whose programs may need another."""
@@ -183,24 +213,58 @@ def _bounded_fields() -> Iterator[None]:
         csv.field_size_limit(former)
 
 
-@_bounded_fields()
+class _Reader:
+    """Reads the rows of a CSV file.
+
+    Args:
+        file: the open file.
+        path: its path, for messages.
+    """
+
+    def __init__(self, file: TextIO, path: Path):
+        with _bounded_fields():
+            self._delimiter = _delimiter(next(_lines(file), ""))
+            file.seek(0)
+            self._lines = csv.reader(_lines(file), strict=True, delimiter=self._delimiter)
+            self._names = _checked_names(next(filter(None, self._lines), []), self._delimiter)
+        self._path, self._rows, self.at_end = path, 0, False
+
+    @_bounded_fields()
+    def piece(self, most_rows: float = math.inf, most_characters: float = math.inf) -> CsvColumns:
+        """The next rows; without bounds all that are left."""
+        lines: list[list[str]] = []
+        characters, first = 0, self._rows
+        while len(lines) < most_rows and characters < most_characters:
+            line = next(filter(None, self._lines), None)
+            if line is None:
+                self.at_end = True
+                break
+            self._rows += 1
+            if len(line) != len(self._names):
+                found, wanted = counted(len(line), "fields"), counted(len(self._names), "columns")
+                raise InvalidData(f"row {self._rows} has {found} for {wanted}")
+            lines.append(line)
+            characters += sum(map(len, line))
+        entries = {name: [line[i].strip() for line in lines] for i, name in enumerate(self._names)}
+        return CsvColumns(self._path, entries, self._delimiter, first)
+
+
 def _parse(file: TextIO, path: Path) -> CsvColumns:
-    delimiter = _delimiter(next(_lines(file), ""))
-    file.seek(0)
-    lines = [line for line in csv.reader(_lines(file), strict=True, delimiter=delimiter) if line]
-    if len(lines) < 2:
+    columns = _Reader(file, path).piece()
+    if not len(columns):
         raise InvalidData("it has no rows below the names of its columns")
-    names = [name.strip() for name in lines[0]]
+    return columns
+
+
+def _checked_names(header: list[str], delimiter: str) -> list[str]:
+    names = [name.strip() for name in header]
+    if not names:
+        raise InvalidData("it has no rows below the names of its columns")
     if len(set(names)) < len(names) or not all(names) or any(map(CONTROL.search, names)):
         raise InvalidData(f"its columns are called {', '.join(map(repr, names))}; each needs a different name")
     if not any(np.isnan(parse_number(name, delimiter != ",")) for name in names):
         raise InvalidData("its first line has numbers instead of column names")
-    for number, line in enumerate(lines[1:], 1):
-        if len(line) != len(names):
-            found, wanted = counted(len(line), "fields"), counted(len(names), "columns")
-            raise InvalidData(f"row {number} has {found} for {wanted}")
-    entries = {name: [line[i].strip() for line in lines[1:]] for i, name in enumerate(names)}
-    return CsvColumns(path, entries, delimiter)
+    return names
 
 
 def _lines(file: TextIO) -> Iterator[str]:
@@ -230,10 +294,16 @@ def write_csv(path: Path, columns: dict[str, Sequence[object]], overwrite: bool 
     write_atomically(path, csv_text(columns).encode("utf-8", "surrogateescape"))  # all of it or none
 
 
-def csv_text(columns: dict[str, Sequence[object]]) -> str:
-    """The content of a CSV file with these columns."""
+def csv_text(columns: dict[str, Sequence[object]], header: bool = True) -> str:
+    """The content of a CSV file with these columns.
+
+    Args:
+        columns: the entries of each column, by its name.
+        header: begin with the names.
+    """
     text = io.StringIO(newline="")
     writer = csv.writer(text)
-    writer.writerow(columns)
+    if header:
+        writer.writerow(columns)
     writer.writerows(zip(*columns.values(), strict=True))
     return text.getvalue()

@@ -204,11 +204,10 @@ class FewShotEstimator(BaseEstimator):
 
     def _encode_context(self, trained: Trained, scaling: TaskScaling, X: NDArray, y: NDArray, targets: NDArray) -> None:
         """Encodes a context, with y as the `targets` [n, dy] of the model, and keeps it if that succeeds."""
-        size = padded_size(len(X))
-        x, t = pad_rows(to_float32(scaling.scale_inputs(X), "X"), size), pad_rows(to_float32(targets, "y"), size)
+        context = padded_context(scaling, X, targets)
         with enough_memory(FEWER_ROWS):
             # At once: otherwise a lack of memory would be reported by the first prediction.
-            self.representation_ = jax.block_until_ready(trained.encode(x, t, np.arange(size) < len(X)))
+            self.representation_ = jax.block_until_ready(trained.encode(*context))
         # Copies: `save` must not see what the caller later does to the arrays.
         self.X_, self.y_, self.trained_, self.scaling_ = np.array(X), np.array(y), trained, scaling
 
@@ -261,6 +260,19 @@ class FewShotEstimator(BaseEstimator):
         return not hasattr(self, "X_") or (
             self.X_.shape[1] == dx and (dy == 0 or self.y_.reshape(len(self.y_), -1).shape[1] == dy)
         )
+
+
+def padded_context(scaling: TaskScaling, X: NDArray, targets: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+    """A context as a model takes it: padded inputs, padded outputs, and the mask of the rows that exist.
+
+    Args:
+        scaling: how the task is scaled.
+        X: inputs, [n, dx].
+        targets: outputs of the model, [n, dy].
+    """
+    size = padded_size(len(X))
+    x, t = pad_rows(to_float32(scaling.scale_inputs(X), "X"), size), pad_rows(to_float32(targets, "y"), size)
+    return x, t, np.arange(size) < len(X)
 
 
 def in_range(values: NDArray, name: str) -> NDArray:

@@ -1,7 +1,7 @@
 """CSV files and folders of images in; contexts and predictions out."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.csv_columns import CsvColumns, read_csv
+from ..data.csv_columns import read_csv
 from ..data.frames import ColumnTable
 from ..data.images import entries, folders, pixels
+from ..data.pieces import Piece
 from ..data.table import printable
 from ..errors import InvalidCheckpoint, InvalidConfig, InvalidData, suggest
 from .classifier import MetaFunClassifier
@@ -79,10 +80,10 @@ def read_context(
     return LabelledRows(path, names, x, y, task)
 
 
-def _task_of(columns: CsvColumns, trained: Trained) -> str | None:
+def _task_of(columns: Piece, trained: Trained) -> str | None:
     """The task of the rows, if the file says which; InvalidData if there are several: the model takes them for one."""
     name = trained.record.get("task")
-    tasks = sorted(set(columns.entries.get(name, ()))) if isinstance(name, str) else []
+    tasks = sorted(columns.distinct(name)) if isinstance(name, str) else []
     if len(tasks) > 1:
         raise InvalidData(
             f"{columns.path} has rows of {len(tasks):,} tasks in '{name}', but each call is about one task; give the "
@@ -155,7 +156,12 @@ def predict_rows(
     given, x = _read_new_rows(path, context, estimator, notes)
     with errors_about(path, notes):
         predicted = predicted_columns(estimator, x, context.labels, quantiles)
-    return given, {f"{name} (predicted)" if name in given else name: found for name, found in predicted.items()}
+    return given, beside(given, predicted)
+
+
+def beside(given: Container[str], predicted: dict[str, Any]) -> dict[str, Any]:
+    """The predictions under names that no given column has."""
+    return {f"{name} (predicted)" if name in given else name: found for name, found in predicted.items()}
 
 
 def predicted_columns(
@@ -181,19 +187,32 @@ def _read_new_rows(
 ) -> tuple[dict[str, list[str]], ColumnTable | NDArray]:
     if path.is_dir():
         side, colour = _image_format(path, estimator.trained_)
-        rows = _read_pixels(_files_below(path, path, notes), side, colour, notes)
+        rows = _read_pixels(files_below(path, path, notes), side, colour, notes)
         if not rows:
             raise InvalidData(f"{path} has no readable images; expected images.")
         return {"file": [str(file.relative_to(path)) for file in rows]}, np.stack(list(rows.values()))
     if isinstance(context.x, np.ndarray):
         raise InvalidData(f"{context.path} is a folder of images, but {path} is not; give a folder of images too.")
     columns = read_csv(path)
-    task = _task_of(columns, estimator.trained_)
-    if task != context.task and None not in (task, context.task):
-        raise InvalidData(
-            f"{path} has rows of '{task}', but {context.path} of '{context.task}'; give those of one task."
-        )
+    check_task(columns, estimator.trained_, context.task, str(context.path))
     return columns.entries, ColumnTable([columns.column(like.name, like.kind) for like in context.x.columns])
+
+
+def check_task(columns: Piece, trained: Trained, task: str | None, whose: str) -> str | None:
+    """The task of the rows, if they say which; InvalidData if there are several, or it is not `task`.
+
+    Args:
+        columns: the rows.
+        trained: the model.
+        task: the task of the context, if it is known.
+        whose: what has rows of that task, for the message.
+    """
+    found = _task_of(columns, trained)
+    if found != task and None not in (found, task):
+        raise InvalidData(
+            printable(f"{columns.path} has rows of '{found}', but {whose} of '{task}'; give those of one task.")
+        )
+    return found
 
 
 def _classify(estimator: MetaFunClassifier, x: Any, label: str) -> dict[str, Any]:
@@ -225,13 +244,14 @@ def _image_format(folder: Path, trained: Trained) -> tuple[int, bool]:
     return image[0], trained.tasks.sizes[0] == 3 * math.prod(image)
 
 
-def _files_below(folder: Path, root: Path, notes: Notes) -> list[Path]:
+def files_below(folder: Path, root: Path, notes: Notes) -> list[Path]:
+    """The files in a folder and its subfolders, without hidden ones and links that lead out; arguments of `entries`."""
     found = []
     for path in entries(folder, root, notes.left_out):
         if not path.is_dir():
             found.append(path)
         elif not path.is_symlink():
-            found += _files_below(path, root, notes)
+            found += files_below(path, root, notes)
     return found
 
 

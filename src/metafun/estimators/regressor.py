@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Self, Unpack
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
@@ -13,17 +14,20 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_random_state, column_or_1d
 
 from ..errors import InvalidTask
+from ..model.autoregressive import Plan, sample_paths
 from ..model.likelihoods import Gaussian
 from ..model.stochastic import StochasticMetaFun
+from ..model.task import Points
 from ..tasks.scaling import OUTPUT_CLIP
 from ..training.memory import enough_memory
-from .base import FEWER_ROWS, FewShotEstimator, finite, in_range, warn_out_of_range
+from .base import FEWER_ROWS, FewShotEstimator, finite, in_range, padded_context, warn_out_of_range
 from .meta_fit import MetaFitOptions, TrainingData, regression_data
-from .padding import to_float32
+from .padding import pad_rows, padded_size, to_float32
 from .saving import SavedContext
 from .task_rows import tasks_of_groups, tasks_of_pairs
 from .trained import Trained
 
+_sample_paths = eqx.filter_jit(sample_paths)
 _sample_functions = eqx.filter_jit(lambda model, representation, x, key, n: model.functions(representation, x, key, n))
 
 
@@ -88,20 +92,25 @@ class MetaFunRegressor(RegressorMixin, FewShotEstimator):
                 return mean
             return mean, self._in_shape_of_y([np.asarray(p.std, float)[:n] * scale.deviation for p, n in predictions])
 
-    def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Any = None) -> NDArray:
+    def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Any = None, joint: bool = False) -> NDArray:
         """Samples of the outputs, [m, n_samples] or [m, dy, n_samples]; a stochastic model samples whole functions.
 
         Args:
             X: inputs, [m, dx].
             n_samples: number of samples.
             random_state: a seed, a NumPy RandomState, or None for NumPy's global one.
+            joint: draw the rows in turn, in a random order, each given those before it, so that a sample is a curve of
+                outputs that belong together; by default rows are drawn independently. It takes m times as long as a
+                prediction.
         """
         if (population := self._without_context()) is not None:
-            return population.sample_y(X, n_samples, random_state)
+            return population.sample_y(X, n_samples, random_state, joint)
         self._require_std()
         if n_samples < 0:
             raise ValueError(f"n_samples = {n_samples} must not be negative.")
         key = jax.random.key(check_random_state(random_state).randint(2**31 - 1))
+        if joint:
+            return self._in_shape_of_y([self._sample_in_turn(X, n_samples, key)])
         chunks = []
         for x, n in self._chunks(X):
             model = self.trained_.model
@@ -181,6 +190,17 @@ class MetaFunRegressor(RegressorMixin, FewShotEstimator):
             )
         self._encode_context(trained, scaling, X, y, scaled)
         return self
+
+    def _sample_in_turn(self, X: ArrayLike, n_samples: int, key: jax.Array) -> NDArray:
+        """Outputs [m, dy, n_samples], each drawn given those drawn before it."""
+        rows, scale = self._validated(self.trained_, self._encoding, X, reset=False), self.scaling_.outputs
+        targets = scale(self.y_.reshape(len(self.y_), -1).astype(float))
+        context = Points(*map(jnp.asarray, padded_context(self.scaling_, self.X_, targets)))
+        x = pad_rows(to_float32(self.scaling_.scale_inputs(rows), "X"), padded_size(len(rows)))
+        mask = jnp.arange(len(x)) < len(rows)
+        with enough_memory(FEWER_ROWS):
+            values = _sample_paths(self.trained_.model, context, jnp.asarray(x), key, n_samples, Plan(), mask)
+        return np.moveaxis(scale.inverse(np.asarray(values, float)[:, : len(rows)]), 0, -1)
 
     def _require_std(self) -> None:
         if not self.predicts_std:
