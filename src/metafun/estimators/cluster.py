@@ -52,7 +52,8 @@ class _Model(WorkerPlugin):
 
 
 def _predict(name: str, source: Path, destination: Path) -> FileResult:
-    return get_worker().plugins[name].predict(source, destination)
+    model: Any = get_worker().plugins[name]
+    return model.predict(source, destination)
 
 
 @contextlib.contextmanager
