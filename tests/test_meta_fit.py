@@ -20,6 +20,7 @@ from metafun.data.csv_columns import read_csv
 from metafun.errors import InvalidCheckpoint, InvalidConfig, InvalidData, InvalidTask
 from metafun.estimators import meta_fit
 from metafun.estimators.meta_fit import classification_data
+from metafun.estimators.task_rows import tasks_of_groups, tasks_of_pairs
 
 SMALL = {
     "model.iterations": 2,
@@ -171,7 +172,7 @@ def test_files_and_pickles_of_version_0_1_still_load():
             [*lines(3), (np.ones((3, 2)), np.ones(3))],
             "task 3 has 2 inputs and 1 output, but task 0 1 input and 1 output; give all",
         ),
-        ([*lines(3), (np.ones(3), np.ones(3))], "task 3: Expected 2D array, got 1D array instead: A task is"),
+        ([*lines(3), (np.ones((3, 1, 1)), np.ones(3))], "task 3: Found array with dim 3"),
         ([*lines(3), (np.full((3, 1), np.inf), np.ones(3))], "task 3: Input X contains infinity"),
         (
             [*lines(3), (np.ones((3, 1)), [1, np.nan, 2])],
@@ -188,6 +189,13 @@ def test_files_and_pickles_of_version_0_1_still_load():
 def test_invalid_tasks_are_refused(tasks, message):
     with pytest.raises(ValueError, match=message):
         MetaFunRegressor().meta_fit(tasks)
+
+
+def test_a_single_input_needs_no_second_axis():
+    expected, tasks = tasks_of_pairs(lines()), [(x[:, 0], y) for x, y in lines()]
+    x, y = map(np.concatenate, zip(*tasks, strict=True))
+    for rows in (tasks_of_pairs(tasks), tasks_of_groups(x, y, expected.codes)):
+        np.testing.assert_array_equal(rows.x, expected.x)
 
 
 @pytest.mark.parametrize(

@@ -143,8 +143,12 @@ def _read_pair(name: int, task: Any) -> tuple[list[Column] | NDArray, NDArray]:
 
 
 def read_inputs(X: Any) -> list[Column] | NDArray:
-    """The columns of a data frame, or an array of numbers [rows, dx] with NaN where an entry is missing."""
+    """The columns of a data frame, or an array of numbers [rows, dx] with NaN where an entry is missing.
+
+    A single input needs no second axis.
+    """
     if not is_frame(X):
+        X = np.reshape(X, (-1, 1)) if np.ndim(X) == 1 else X
         return check_array(X, dtype=float, ensure_all_finite="allow-nan", input_name="X")
     if not (columns := frame_columns(X)):
         raise InvalidTask("X has no columns.")
