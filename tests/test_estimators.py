@@ -93,10 +93,22 @@ def test_the_same_sizes_are_compiled_once(regression, monkeypatch):
     traced = []
     encode = MetaFun.encode
     monkeypatch.setattr(MetaFun, "encode", lambda self, *rest: traced.append(1) or encode(self, *rest))
-    for n in (17, 18, 20):
+    for n in (17, 20, 64):
         x, y = wave(n, seed=n)
         MetaFunRegressor(regression).fit(x, y).predict(x)
-    assert len(traced) <= 1, "17, 18 and 20 points are padded to 24"
+    assert len(traced) <= 1, "17, 20 and 64 points are padded to 64"
+
+
+def test_few_numbers_of_classes_are_compiled(classification, monkeypatch):
+    traced = []
+    encode = MetaFun.encode
+    monkeypatch.setattr(MetaFun, "encode", lambda self, *rest: traced.append(1) or encode(self, *rest))
+    x = np.random.default_rng(0).normal(size=(15, FEATURES))
+    for k in (3, 4, 5):
+        probabilities = MetaFunClassifier(classification).fit(x, np.arange(15) % k).predict_proba(x)
+        assert probabilities.shape == (15, k)
+        np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-5)
+    assert len(traced) <= 1, "3, 4 and 5 classes are padded to 5"
 
 
 def test_partial_fit_adds_points(regression, classification):

@@ -11,6 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from ..training.memory import enough_memory
 from .base import FEWER_ROWS, FewShotEstimator, finite
 from .meta_fit import MetaFitOptions, classification_data
+from .padding import padded_classes
 from .saving import SavedContext
 from .trained import Trained
 
@@ -69,7 +70,8 @@ class MetaFunClassifier(ClassifierMixin, FewShotEstimator):
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(f"y has one class only, '{classes[0]}'; a classifier needs rows of two or more.")
-        self._encode_context(trained, trained.tasks.scaling(X, None), X, y, np.eye(len(classes))[codes])
+        width = padded_classes(len(classes)) if trained.model.is_for_any_classes else len(classes)
+        self._encode_context(trained, trained.tasks.scaling(X, None), X, y, np.eye(len(classes), width)[codes])
         self.classes_ = classes
         return self
 

@@ -11,16 +11,25 @@ from ..training.evaluation import MAX_FLOATS
 
 # Bounds the memory of a prediction.
 MAX_ROWS_AT_ONCE = 4096
+# Rows are padded to one of these numbers, and beyond them in steps of up to a quarter.
+SIZES = (16, 64, 256, 1024)
+# Classes are padded to one of these numbers, and beyond them to a multiple of the last.
+CLASSES = (2, 5, 10)
 
 
 def padded_size(n: int) -> int:
-    """The multiple of 8 to which n rows are padded; there are at most four sizes between n and 2n.
+    """A multiple of 16 to which n rows are padded; there are few, because each needs a program.
 
     Processors compute rows in blocks of 8 or fewer. Rounding differs in an incomplete block, so without full blocks the
     last digit of a prediction would depend on the position of its row.
     """
-    step = max(8, 1 << max(0, n.bit_length() - 3))
-    return max(step, -(-n // step) * step)
+    step = 1 << max(0, n.bit_length() - 3)
+    return next((size for size in SIZES if n <= size), -(-n // step) * step)
+
+
+def padded_classes(k: int) -> int:
+    """The number to which k classes are padded; classes that no row has change no prediction."""
+    return next((size for size in CLASSES if k <= size), -(-k // CLASSES[-1]) * CLASSES[-1])
 
 
 def to_float32(values: NDArray, name: str) -> NDArray:
@@ -53,6 +62,11 @@ def padded_chunks(rows: NDArray, scale: Callable[[NDArray], NDArray], most: int)
         scale: maps rows of X to the inputs of the model.
         most: the largest number of rows in a chunk.
     """
-    for start in range(0, len(rows), most):
-        chunk = to_float32(scale(rows[start : start + most]), "X")
-        yield pad_rows(chunk, min(padded_size(len(chunk)), most)), len(chunk)
+    start = 0
+    while start < len(rows):
+        left = len(rows) - start
+        # The last rows in several chunks of one size, which needs no further program.
+        size = most if left >= most else min(padded_size(left), SIZES[-1], most)
+        chunk = to_float32(scale(rows[start : start + size]), "X")
+        yield pad_rows(chunk, size), len(chunk)
+        start += size

@@ -21,6 +21,7 @@ from ..model.nn import count_parameters, is_array
 from ..model.task import Points
 from ..tasks import TaskSource
 from ..training import checkpoint
+from ..training.programs import keep_programs
 from ..training.run_folder import RunFolder
 from ..training.session import best_variant
 
@@ -90,6 +91,7 @@ class Trained:
         return self._compiled(lambda model, representation, x: model.predict(representation, x).probabilities)
 
     def _compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        keep_programs()
         # The model is partitioned once: doing so at every call would take longer than some calls.
         arrays, rest = eqx.partition(self.model, eqx.is_array)
         return partial(jax.jit(lambda arrays, *others: function(eqx.combine(arrays, rest), *others)), arrays)

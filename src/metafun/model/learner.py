@@ -19,6 +19,11 @@ class Learner(eqx.Module):
 
     likelihood: eqx.AbstractVar[Likelihood]
 
+    @property
+    def is_for_any_classes(self) -> bool:
+        """Whether classes that the context lacks change nothing; unless overridden, as in all but a few models."""
+        return True
+
     @abstractmethod
     def encode(self, context: Points, key: PRNGKeyArray | None = None) -> Any:
         """The representation of a task, computed from its context alone."""

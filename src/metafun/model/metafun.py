@@ -124,6 +124,10 @@ class MetaFun(Learner):
         self.context_weight, self.target_weight = context_weight, target_weight
         self.regularisers, self.similarity = regularisers, similarity
 
+    @property
+    def is_for_any_classes(self) -> bool:
+        return all(update.is_for_any_classes for update in self.updates)
+
     def encode(self, context: Points, key: PRNGKeyArray | None = None) -> FunctionalRepresentation:
         """T steps of r⁽ᵗ⁺¹⁾ = r⁽ᵗ⁾ − α Σᵢ k(·, xᵢ) u(xᵢ, yᵢ, r⁽ᵗ⁾(xᵢ)), on the context points alone."""
         keys = tuple(pool.embed(context.x) for pool in self.pools)

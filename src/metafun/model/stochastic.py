@@ -135,6 +135,10 @@ class StochasticMetaFun(Learner):
     likelihood: Likelihood
     samples: int = eqx.field(static=True)
 
+    @property
+    def is_for_any_classes(self) -> bool:
+        return self.metafun.is_for_any_classes
+
     def encode(self, context: Points, key: PRNGKeyArray | None = None) -> StochasticRepresentation:
         function = self.metafun.encode(context, key)
         return StochasticRepresentation(function, self._latent_given(context, function))
