@@ -221,3 +221,15 @@ def test_parameters_that_are_not_finite_are_refused(regression, tmp_path):
     Trained(trained.experiment, model).save(tmp_path / "nan.safetensors")
     with pytest.raises(InvalidCheckpoint, match="not finite; train the model again"):
         MetaFunRegressor(tmp_path / "nan.safetensors").fit(*wave())
+
+
+def test_more_points_than_in_training_improve_a_smooth_curve():
+    """Kernel weights add up: without weighing, the sum over 256 points would diverge."""
+    rng, anywhere = np.random.default_rng(0), np.linspace(-1.9, 1.9, 100)[:, None]
+    errors = []
+    for n in (64, 256):
+        x = rng.uniform(-2, 2, (n, 1))
+        y = np.sin(3 * x[:, 0]) + 0.1 * rng.normal(size=n)
+        predicted = MetaFunRegressor("gp-rbf").fit(x, y).predict(anywhere)
+        errors.append(np.sqrt(np.mean((predicted - np.sin(3 * anywhere[:, 0])) ** 2)))
+    assert errors[1] < 0.8 * errors[0]

@@ -59,6 +59,9 @@ class Embedded(Learner):
     def is_for_any_classes(self) -> bool:
         return self.learner.is_for_any_classes
 
+    def weighing(self, weight: Float[Array, ""]) -> "Embedded":
+        return eqx.tree_at(lambda model: model.learner, self, self.learner.weighing(weight))
+
     def encode(self, context: Points, key: PRNGKeyArray | None = None) -> EncodedTask:
         summary = self.embedding.summarise_context(context)
         return EncodedTask(summary, self.learner.encode(self._embedded(context, summary), key))

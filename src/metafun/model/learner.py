@@ -28,6 +28,13 @@ class Learner(eqx.Module):
     def encode(self, context: Points, key: PRNGKeyArray | None = None) -> Any:
         """The representation of a task, computed from its context alone."""
 
+    def weighing(self, weight: Float[Array, ""]) -> "Learner":
+        """The learner whose context points count as `weight` points each; unless overridden, itself.
+
+        Only a sum over the points grows with their number; means and shares do not.
+        """
+        return self
+
     @abstractmethod
     def predict(self, representation: Any, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None) -> Prediction:
         """P(y|x) at each x, independently of the other x.

@@ -128,6 +128,11 @@ class MetaFun(Learner):
     def is_for_any_classes(self) -> bool:
         return all(update.is_for_any_classes for update in self.updates)
 
+    def weighing(self, weight: Float[Array, ""]) -> "MetaFun":
+        # A softmax divides by the sum of the weights, and the gradient of a mean loss by the number of points.
+        adds_up = any(p.is_kernel for p in self.pools) and all(u.is_pointwise for u in self.updates)
+        return eqx.tree_at(lambda model: model.step_size, self, weight * self.step_size) if adds_up else self
+
     def encode(self, context: Points, key: PRNGKeyArray | None = None) -> FunctionalRepresentation:
         """T steps of r⁽ᵗ⁺¹⁾ = r⁽ᵗ⁾ − α Σᵢ k(·, xᵢ) u(xᵢ, yᵢ, r⁽ᵗ⁾(xᵢ)), on the context points alone."""
         keys = tuple(pool.embed(context.x) for pool in self.pools)

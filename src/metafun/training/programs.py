@@ -25,8 +25,8 @@ def keep_programs() -> None:
     """
     if (text := os.environ.get(SWITCH, "1")) not in ("0", "1"):
         raise InvalidConfig(f"{SWITCH} = {text!r}, but it must be 0 or 1.")
-    config = jax.config
-    if text == "0" or config.jax_compilation_cache_dir is not None or not config.jax_enable_compilation_cache:
+    chosen = jax.config.values
+    if text == "0" or chosen["jax_compilation_cache_dir"] is not None or not chosen["jax_enable_compilation_cache"]:
         return
     folder = platformdirs.user_cache_path("metafun", appauthor=False) / "compiled"
     try:
@@ -35,6 +35,6 @@ def keep_programs() -> None:
         return
     if not os.access(folder, os.W_OK):
         return
-    config.update("jax_compilation_cache_dir", str(folder))
-    config.update("jax_compilation_cache_max_size", MOST_BYTES)
-    config.update("jax_persistent_cache_min_compile_time_secs", LEAST_SECONDS)
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_compilation_cache_max_size", MOST_BYTES)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", LEAST_SECONDS)
