@@ -12,7 +12,6 @@ from ..model.nn import MLP
 from ..model.task import Points
 from .base import Embedding
 
-
 # A column with more entries is described as one with so many: the shipped models were trained on up to 256, and further
 # beyond that their predictions become worse.
 MOST_ENTRIES = 1024

@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from ..training.memory import enough_memory
 from .base import FEWER_ROWS, FewShotEstimator, finite
 from .meta_fit import MetaFitOptions, classification_data
-from .padding import padded_classes
+from .padding import map_chunks, padded_classes
 from .saving import SavedContext
 from .trained import Trained
 
@@ -53,11 +53,11 @@ class MetaFunClassifier(ClassifierMixin, FewShotEstimator):
     def predict_proba(self, X: ArrayLike) -> NDArray:
         """Class probabilities [m, k] of the rows X [m, dx], in the order of `classes_`."""
         with enough_memory(FEWER_ROWS):
-            chunks = [
-                np.asarray(self.trained_.probabilities(self.representation_, x))[:n, : len(self.classes_)]
-                for x, n in self._chunks(X)
-            ]
+            chunks = map_chunks(self._predict_chunk, self._chunks(X))
         return finite(np.concatenate(chunks))
+
+    def _predict_chunk(self, x: NDArray, n: int) -> NDArray:
+        return np.asarray(self.trained_.probabilities(self.representation_, x))[:n, : len(self.classes_)]
 
     def predict(self, X: ArrayLike) -> NDArray:
         """The most probable class [m] of the rows X [m, dx]."""

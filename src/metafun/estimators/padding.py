@@ -1,7 +1,11 @@
 """Rows of any number as float32 arrays of a few sizes, because a program is compiled for each size."""
 
+import itertools
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,8 +13,11 @@ from ..embeddings.base import Embedded
 from ..model.learner import Learner
 from ..training.evaluation import MAX_FLOATS
 
-# Bounds the memory of a prediction.
+Predicted = TypeVar("Predicted")
+
+# Bound the memory of a prediction.
 MAX_ROWS_AT_ONCE = 4096
+CHUNKS_AT_ONCE = 2
 # Rows are padded to one of these numbers, and beyond them in steps of up to a quarter.
 SIZES = (16, 64, 256, 1024)
 # Classes are padded to one of these numbers, and beyond them to a multiple of the last.
@@ -70,3 +77,24 @@ def padded_chunks(rows: NDArray, scale: Callable[[NDArray], NDArray], most: int)
         chunk = to_float32(scale(rows[start : start + size]), "X")
         yield pad_rows(chunk, size), len(chunk)
         start += size
+
+
+def map_chunks(predict: Callable[[NDArray, int], Predicted], chunks: Iterator[tuple[NDArray, int]]) -> list[Predicted]:
+    """What `predict` returns for each chunk, in their order; `CHUNKS_AT_ONCE` of them are predicted at once.
+
+    A chunk alone leaves processors idle: its operations are small and follow one another.
+
+    Args:
+        predict: from a padded chunk and its number of rows.
+        chunks: what `padded_chunks` yields.
+    """
+    # The settings of JAX that a user may have changed for this thread alone.
+    is_double, device = jax.config.values["jax_enable_x64"], jax.config.values["jax_default_device"]
+
+    def in_thread(chunk: tuple[NDArray, int]) -> Predicted:
+        with jax.enable_x64(is_double), jax.default_device(device):
+            return predict(*chunk)
+
+    predicted = [predict(*chunk) for chunk in itertools.islice(chunks, 1)]  # compiles the program, once
+    with ThreadPoolExecutor(CHUNKS_AT_ONCE) as pool:
+        return predicted + list(pool.map(in_thread, chunks))
