@@ -93,10 +93,22 @@ def test_the_same_sizes_are_compiled_once(regression, monkeypatch):
     traced = []
     encode = MetaFun.encode
     monkeypatch.setattr(MetaFun, "encode", lambda self, *rest: traced.append(1) or encode(self, *rest))
-    for n in (17, 18, 20):
+    for n in (17, 20, 64):
         x, y = wave(n, seed=n)
         MetaFunRegressor(regression).fit(x, y).predict(x)
-    assert len(traced) <= 1, "17, 18 and 20 points are padded to 24"
+    assert len(traced) <= 1, "17, 20 and 64 points are padded to 64"
+
+
+def test_few_numbers_of_classes_are_compiled(classification, monkeypatch):
+    traced = []
+    encode = MetaFun.encode
+    monkeypatch.setattr(MetaFun, "encode", lambda self, *rest: traced.append(1) or encode(self, *rest))
+    x = np.random.default_rng(0).normal(size=(15, FEATURES))
+    for k in (3, 4, 5):
+        probabilities = MetaFunClassifier(classification).fit(x, np.arange(15) % k).predict_proba(x)
+        assert probabilities.shape == (15, k)
+        np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-5)
+    assert len(traced) <= 1, "3, 4 and 5 classes are padded to 5"
 
 
 def test_partial_fit_adds_points(regression, classification):
@@ -231,3 +243,15 @@ def test_parameters_that_are_not_finite_are_refused(regression, tmp_path):
     Trained(trained.experiment, model).save(tmp_path / "nan.safetensors")
     with pytest.raises(InvalidCheckpoint, match="not finite; train the model again"):
         MetaFunRegressor(tmp_path / "nan.safetensors").fit(*wave())
+
+
+def test_more_points_than_in_training_improve_a_smooth_curve():
+    """Kernel weights add up: without weighing, the sum over 256 points would diverge."""
+    rng, anywhere = np.random.default_rng(0), np.linspace(-1.9, 1.9, 100)[:, None]
+    errors = []
+    for n in (64, 256):
+        x = rng.uniform(-2, 2, (n, 1))
+        y = np.sin(3 * x[:, 0]) + 0.1 * rng.normal(size=n)
+        predicted = MetaFunRegressor("gp-rbf").fit(x, y).predict(anywhere)
+        errors.append(np.sqrt(np.mean((predicted - np.sin(3 * anywhere[:, 0])) ** 2)))
+    assert errors[1] < 0.8 * errors[0]

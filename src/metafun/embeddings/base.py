@@ -55,6 +55,13 @@ class Embedded(Learner):
     def __init__(self, embedding: Embedding, learner: Learner):
         self.embedding, self.learner, self.likelihood = embedding, learner, learner.likelihood
 
+    @property
+    def is_for_any_classes(self) -> bool:
+        return self.learner.is_for_any_classes
+
+    def weighing(self, weight: Float[Array, ""]) -> "Embedded":
+        return eqx.tree_at(lambda model: model.learner, self, self.learner.weighing(weight))
+
     def encode(self, context: Points, key: PRNGKeyArray | None = None) -> EncodedTask:
         summary = self.embedding.summarise_context(context)
         return EncodedTask(summary, self.learner.encode(self._embedded(context, summary), key))

@@ -12,6 +12,10 @@ from ..model.nn import MLP
 from ..model.task import Points
 from .base import Embedding
 
+# A column with more entries is described as one with so many: the shipped models were trained on up to 256, and further
+# beyond that their predictions become worse.
+MOST_ENTRIES = 1024
+
 
 class Relation(eqx.Module):
     """Statistics of how features of a column depend on y, invariant to the order of the classes."""
@@ -148,7 +152,7 @@ class ColumnEmbedding(Embedding):
         count = present.sum(0)
         share = count / jnp.maximum(context.mask.sum(), 1)
         class_count = jnp.full(count.shape, self.relation.class_count(context))
-        sizes = jnp.stack([jnp.log1p(count), jnp.log1p(class_count), share], -1)
+        sizes = jnp.stack([jnp.log1p(jnp.minimum(count, MOST_ENTRIES)), jnp.log1p(class_count), share], -1)
 
         def statistics(cells: Float[Array, "n c"], present: Bool[Array, " n"]) -> Float[Array, " s"]:
             mean = masked_mean(cells, present)

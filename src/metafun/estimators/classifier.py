@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from ..training.memory import enough_memory
 from .base import FEWER_ROWS, FewShotEstimator, finite
 from .meta_fit import MetaFitOptions, classification_data
-from .padding import check_context
+from .padding import check_context, map_chunks, padded_classes
 from .saving import SavedContext
 from .trained import Trained
 
@@ -53,11 +53,11 @@ class MetaFunClassifier(ClassifierMixin, FewShotEstimator):
     def predict_proba(self, X: ArrayLike) -> NDArray:
         """Class probabilities [m, k] of the rows X [m, dx], in the order of `classes_`."""
         with enough_memory(FEWER_ROWS):
-            chunks = [
-                np.asarray(self.trained_.probabilities(self.representation_, x))[:n, : len(self.classes_)]
-                for x, n in self._chunks(X)
-            ]
+            chunks = map_chunks(self._predict_chunk, self._chunks(X))
         return finite(np.concatenate(chunks))
+
+    def _predict_chunk(self, x: NDArray, n: int) -> NDArray:
+        return np.asarray(self.trained_.probabilities(self.representation_, x))[:n, : len(self.classes_)]
 
     def predict(self, X: ArrayLike) -> NDArray:
         """The most probable class [m] of the rows X [m, dx]."""
@@ -70,8 +70,9 @@ class MetaFunClassifier(ClassifierMixin, FewShotEstimator):
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(f"y has one class only, '{classes[0]}'; a classifier needs rows of two or more.")
-        check_context(trained.model, len(X), X.shape[1], len(classes))
-        self._encode_context(trained, trained.tasks.scaling(X, None), X, y, np.eye(len(classes))[codes])
+        width = padded_classes(len(classes)) if trained.model.is_for_any_classes else len(classes)
+        check_context(trained.model, len(X), X.shape[1], width)
+        self._encode_context(trained, trained.tasks.scaling(X, None), X, y, np.eye(len(classes), width)[codes])
         self.classes_ = classes
         return self
 

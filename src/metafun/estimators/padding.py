@@ -1,7 +1,10 @@
 """Rows of any number as float32 arrays of a few sizes, because a program is compiled for each size."""
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -15,20 +18,32 @@ from ..model.learner import Learner
 from ..model.task import Points, Task
 from ..training.evaluation import MAX_FLOATS
 
-# Bounds the memory of a prediction.
+Predicted = TypeVar("Predicted")
+
+# Bound the memory of a prediction.
 MAX_ROWS_AT_ONCE = 4096
 # Of an encoded context, in which rows and classes multiply; one of fewer entries than the second is not measured.
 MAX_CONTEXT_FLOATS, FEW_FLOATS = 2**29, 2**17
+CHUNKS_AT_ONCE = 2
+# Rows are padded to one of these numbers, and beyond them in steps of up to a quarter.
+SIZES = (16, 64, 256, 1024)
+# Classes are padded to one of these numbers, and beyond them to a multiple of the last.
+CLASSES = (2, 5, 10)
 
 
 def padded_size(n: int) -> int:
-    """The multiple of 8 to which n rows are padded; there are at most four sizes between n and 2n.
+    """A multiple of 16 to which n rows are padded; there are few, because each needs a program.
 
     Processors compute rows in blocks of 8 or fewer. Rounding differs in an incomplete block, so without full blocks the
     last digit of a prediction would depend on the position of its row.
     """
-    step = max(8, 1 << max(0, n.bit_length() - 3))
-    return max(step, -(-n // step) * step)
+    step = 1 << max(0, n.bit_length() - 3)
+    return next((size for size in SIZES if n <= size), -(-n // step) * step)
+
+
+def padded_classes(k: int) -> int:
+    """The number to which k classes are padded; classes that no row has change no prediction."""
+    return next((size for size in CLASSES if k <= size), -(-k // CLASSES[-1]) * CLASSES[-1])
 
 
 def to_float32(values: NDArray, name: str) -> NDArray:
@@ -61,9 +76,35 @@ def padded_chunks(rows: NDArray, scale: Callable[[NDArray], NDArray], most: int)
         scale: maps rows of X to the inputs of the model.
         most: the largest number of rows in a chunk.
     """
-    for start in range(0, len(rows), most):
-        chunk = to_float32(scale(rows[start : start + most]), "X")
-        yield pad_rows(chunk, min(padded_size(len(chunk)), most)), len(chunk)
+    start = 0
+    while start < len(rows):
+        left = len(rows) - start
+        # The last rows in several chunks of one size, which needs no further program.
+        size = most if left >= most else min(padded_size(left), SIZES[-1], most)
+        chunk = to_float32(scale(rows[start : start + size]), "X")
+        yield pad_rows(chunk, size), len(chunk)
+        start += size
+
+
+def map_chunks(predict: Callable[[NDArray, int], Predicted], chunks: Iterator[tuple[NDArray, int]]) -> list[Predicted]:
+    """What `predict` returns for each chunk, in their order; `CHUNKS_AT_ONCE` of them are predicted at once.
+
+    A chunk alone leaves processors idle: its operations are small and follow one another.
+
+    Args:
+        predict: from a padded chunk and its number of rows.
+        chunks: what `padded_chunks` yields.
+    """
+    # The settings of JAX that a user may have changed for this thread alone.
+    is_double, device = jax.config.values["jax_enable_x64"], jax.config.values["jax_default_device"]
+
+    def in_thread(chunk: tuple[NDArray, int]) -> Predicted:
+        with jax.enable_x64(is_double), jax.default_device(device):
+            return predict(*chunk)
+
+    predicted = [predict(*chunk) for chunk in itertools.islice(chunks, 1)]  # compiles the program, once
+    with ThreadPoolExecutor(CHUNKS_AT_ONCE) as pool:
+        return predicted + list(pool.map(in_thread, chunks))
 
 
 def check_context(model: Learner, rows: int, columns: int, classes: int) -> None:

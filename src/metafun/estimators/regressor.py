@@ -22,7 +22,7 @@ from ..tasks.scaling import OUTPUT_CLIP
 from ..training.memory import enough_memory
 from .base import FEWER_ROWS, FewShotEstimator, finite, in_range, padded_context, warn_out_of_range
 from .meta_fit import MetaFitOptions, TrainingData, regression_data
-from .padding import pad_rows, padded_size, to_float32
+from .padding import map_chunks, pad_rows, padded_size, to_float32
 from .saving import SavedContext
 from .task_rows import tasks_of_groups, tasks_of_pairs
 from .trained import Trained
@@ -85,12 +85,15 @@ class MetaFunRegressor(RegressorMixin, FewShotEstimator):
         if return_std:
             self._require_std()
         with enough_memory(FEWER_ROWS):
-            predictions = [(self.trained_.predict(self.representation_, x), n) for x, n in self._chunks(X)]
-            scale = self.scaling_.outputs
-            mean = self._in_shape_of_y([scale.inverse(np.asarray(p.mean, float)[:n]) for p, n in predictions])
-            if not return_std:
-                return mean
-            return mean, self._in_shape_of_y([np.asarray(p.std, float)[:n] * scale.deviation for p, n in predictions])
+            means, stds = zip(*map_chunks(self._predict_chunk, self._chunks(X)), strict=True)
+            mean = self._in_shape_of_y(list(means))
+            return (mean, self._in_shape_of_y(list(stds))) if return_std else mean
+
+    def _predict_chunk(self, x: NDArray, n: int) -> tuple[NDArray, NDArray]:
+        """Mean and standard deviation in the units of y."""
+        prediction, scale = self.trained_.predict(self.representation_, x), self.scaling_.outputs
+        mean, std = np.asarray(prediction.mean, float)[:n], np.asarray(prediction.std, float)[:n]
+        return scale.inverse(mean), std * scale.deviation
 
     def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: Any = None, joint: bool = False) -> NDArray:
         """Samples of the outputs, [m, n_samples] or [m, dy, n_samples]; a stochastic model samples whole functions.

@@ -11,6 +11,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..config import Experiment, parse_config, parse_toml
@@ -21,6 +22,7 @@ from ..model.nn import count_parameters, is_array
 from ..model.task import Points
 from ..tasks import TaskSource
 from ..training import checkpoint
+from ..training.programs import keep_programs
 from ..training.run_folder import RunFolder
 from ..training.session import best_variant
 
@@ -76,8 +78,17 @@ class Trained:
 
     @cached_property
     def encode(self) -> Callable[..., Any]:
-        """Compiled: context x [n, dx], y [n, dy], mask [n] -> representation."""
-        return self._compiled(lambda model, x, y, mask: model.encode(Points(x, y, mask)))
+        """Compiled: context x [n, dx], y [n, dy], mask [n] -> representation.
+
+        More points than in training weigh as much together as the most in training.
+        """
+        most = self.tasks.most_context
+
+        def encode(model: Learner, x: jax.Array, y: jax.Array, mask: jax.Array) -> Any:
+            weight = 1.0 if most is None else most / jnp.maximum(mask.sum(), most)
+            return model.weighing(jnp.asarray(weight, x.dtype)).encode(Points(x, y, mask))
+
+        return self._compiled(encode)
 
     @cached_property
     def predict(self) -> Callable[..., Any]:
@@ -90,6 +101,7 @@ class Trained:
         return self._compiled(lambda model, representation, x: model.predict(representation, x).probabilities)
 
     def _compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        keep_programs()
         # The model is partitioned once: doing so at every call would take longer than some calls.
         arrays, rest = eqx.partition(self.model, eqx.is_array)
         return partial(jax.jit(lambda arrays, *others: function(eqx.combine(arrays, rest), *others)), arrays)

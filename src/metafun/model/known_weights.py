@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from .blocks import weights_fit
 from .pooling import Pooling
 
 
@@ -14,7 +15,7 @@ class KnownWeights(Pooling):
     Args:
         pooling: k.
         queries: a(x) at the inputs that are queried.
-        kernel: k(x, xᵢ) between the queries and all inputs; None if `pooling` is not a kernel.
+        kernel: k(x, xᵢ) between the queries and all inputs; None if `pooling` is not a kernel, or they are too many.
     """
 
     pooling: Pooling
@@ -31,7 +32,8 @@ class KnownWeights(Pooling):
             mask: False where a row is padding.
         """
         a = pooling.embed(x)
-        return cls(pooling, a, pooling.weights(a, a, mask) if pooling.is_kernel else None)
+        is_known = pooling.is_kernel and weights_fit(len(a), len(a))
+        return cls(pooling, a, pooling.weights(a, a, mask) if is_known else None)
 
     def at(self, rows: Int[Array, " b"]) -> "KnownWeights":
         """The same with only these rows as queries."""

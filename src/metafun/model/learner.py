@@ -19,9 +19,21 @@ class Learner(eqx.Module):
 
     likelihood: eqx.AbstractVar[Likelihood]
 
+    @property
+    def is_for_any_classes(self) -> bool:
+        """Whether classes that the context lacks change nothing; unless overridden, as in all but a few models."""
+        return True
+
     @abstractmethod
     def encode(self, context: Points, key: PRNGKeyArray | None = None) -> Any:
         """The representation of a task, computed from its context alone."""
+
+    def weighing(self, weight: Float[Array, ""]) -> "Learner":
+        """The learner whose context points count as `weight` points each; unless overridden, itself.
+
+        Only a sum over the points grows with their number; means and shares do not.
+        """
+        return self
 
     @abstractmethod
     def predict(self, representation: Any, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None) -> Prediction:

@@ -9,11 +9,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from .blocks import pooling_at
 from .decoders import Decoder
 from .initial import Initial
 from .learner import Learner
 from .likelihoods import Likelihood, Prediction, masked_mean
-from .pooling import Pooling, pool
+from .pooling import Pooling
 from .regularisers import Regulariser
 from .similarity import ClassMeanSimilarity
 from .task import Points, Task, join
@@ -48,22 +49,25 @@ class FunctionalRepresentation(eqx.Module):
 
     def __call__(self, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None) -> Float[Array, "m *k dr"]:
         r = _for_each_class(self.initial(x, key), self.classes)
-        for p, weights in enumerate(self.weights(x)):
+        for p, pool in enumerate(self._pooling_at(x)):
             u_sum = self.updates[p :: len(self.pools)].sum(0)
-            r = r - self.step_size * pool(weights, u_sum)
+            r = r - self.step_size * pool(u_sum)
         return r
 
     def trajectory(self, x: Float[Array, "m dx"]) -> Float[Array, "t1 m *k dr"]:
         """r⁽⁰⁾(x), …, r⁽ᵀ⁾(x)."""
-        weights = self.weights(x)
+        pools = self._pooling_at(x)
         r = [_for_each_class(self.initial(x), self.classes)]
         for t, u in enumerate(self.updates):
-            r.append(r[-1] - self.step_size * pool(weights[t % len(weights)], u))
+            r.append(r[-1] - self.step_size * pools[t % len(pools)](u))
         return jnp.stack(r)
 
     def weights(self, x: Float[Array, "m dx"]) -> list[Float[Array, "*h m n"]]:
         """k(x, xᵢ) of each pooling."""
         return [p.weights(p.embed(x), k, self.mask) for p, k in zip(self.pools, self.keys, strict=True)]
+
+    def _pooling_at(self, x: Float[Array, "m dx"]) -> list[Callable[[Float[Array, "n *k dr"]], Array]]:
+        return [pooling_at(p, p.embed(x), k, self.mask) for p, k in zip(self.pools, self.keys, strict=True)]
 
 
 class MetaFun(Learner):
@@ -120,10 +124,19 @@ class MetaFun(Learner):
         self.context_weight, self.target_weight = context_weight, target_weight
         self.regularisers, self.similarity = regularisers, similarity
 
+    @property
+    def is_for_any_classes(self) -> bool:
+        return all(update.is_for_any_classes for update in self.updates)
+
+    def weighing(self, weight: Float[Array, ""]) -> "MetaFun":
+        # A softmax divides by the sum of the weights, and the gradient of a mean loss by the number of points.
+        adds_up = any(p.is_kernel for p in self.pools) and all(u.is_pointwise for u in self.updates)
+        return eqx.tree_at(lambda model: model.step_size, self, weight * self.step_size) if adds_up else self
+
     def encode(self, context: Points, key: PRNGKeyArray | None = None) -> FunctionalRepresentation:
         """T steps of r⁽ᵗ⁺¹⁾ = r⁽ᵗ⁾ − α Σᵢ k(·, xᵢ) u(xᵢ, yᵢ, r⁽ᵗ⁾(xᵢ)), on the context points alone."""
         keys = tuple(pool.embed(context.x) for pool in self.pools)
-        weights = [p.weights(k, k, context.mask) for p, k in zip(self.pools, keys, strict=True)]
+        pools = [pooling_at(p, k, k, context.mask) for p, k in zip(self.pools, keys, strict=True)]
         classes = self.likelihood.classes(context)
         means = None if self.similarity is None else self.similarity.summary(context)
 
@@ -135,7 +148,7 @@ class MetaFun(Learner):
         r, us = _for_each_class(self.initial(context.x, key), classes), []
         for t in range(self.iterations):
             u = self.updates[t % len(self.updates)](context, r, partial(loss, t))
-            r = r - self.step_size * pool(weights[t % len(weights)], u)
+            r = r - self.step_size * pools[t % len(pools)](u)
             us.append(u)
         updates = jnp.stack(us) if us else jnp.zeros((0, *r.shape))
         return FunctionalRepresentation(

@@ -34,6 +34,16 @@ class Pooling(eqx.Module):
             mask: False for padded keys; their weight is 0.
         """
 
+    def logits(
+        self, q: Float[Array, "m da"], k: Float[Array, "n da"], mask: Bool[Array, " n"]
+    ) -> Float[Array, "*h m n"] | None:
+        """log k(x, xᵢ) up to a term of x alone, −∞ for padded keys, where that is all that the weights depend on.
+
+        Weights that are a softmax of logits can be computed from a few keys at a time, and so can those of a kernel,
+        which needs no logits. Unless overridden, None: other weights are computed from all keys at once.
+        """
+        return None
+
 
 def pool(weights: Float[Array, "*h m n"], u: Float[Array, "n *k dr"]) -> Float[Array, "m *k dr"]:
     """Σᵢ k(x, xᵢ) uᵢ; with several heads, each one pools its slice of u.
@@ -58,6 +68,9 @@ class Mean(Pooling):
     def weights(self, q: Float[Array, "m da"], k: Float[Array, "n da"], mask: Bool[Array, " n"]) -> Float[Array, "m n"]:
         return jnp.broadcast_to(mask / jnp.maximum(mask.sum(), 1), (q.shape[0], k.shape[0]))
 
+    def logits(self, q: Float[Array, "m da"], k: Float[Array, "n da"], mask: Bool[Array, " n"]) -> Float[Array, "m n"]:
+        return jnp.broadcast_to(jnp.where(mask, jnp.zeros((), q.dtype), -jnp.inf), (q.shape[0], k.shape[0]))
+
 
 class Attention(Pooling):
     """DFP: k = softmaxᵢ(a(x)·a(xᵢ)/√d), d the length of a head's slice of a(x).
@@ -76,12 +89,17 @@ class Attention(Pooling):
     def weights(
         self, q: Float[Array, "m da"], k: Float[Array, "n da"], mask: Bool[Array, " n"]
     ) -> Float[Array, "*h m n"]:
-        q, k = split_heads(q, self.heads), split_heads(k, self.heads)
-        logits = jnp.where(mask, q @ jnp.swapaxes(k, -1, -2) / math.sqrt(q.shape[-1]), -jnp.inf)
+        logits = self.logits(q, k, mask)
         # An empty context has no largest logit and no sum to divide by: its weights are all 0.
         top = jnp.max(logits, axis=-1, keepdims=True, initial=jnp.finfo(logits.dtype).min)
         exp = jnp.exp(logits - jax.lax.stop_gradient(top))
         return exp / jnp.maximum(exp.sum(-1, keepdims=True), jnp.finfo(logits.dtype).tiny)
+
+    def logits(
+        self, q: Float[Array, "m da"], k: Float[Array, "n da"], mask: Bool[Array, " n"]
+    ) -> Float[Array, "*h m n"]:
+        q, k = split_heads(q, self.heads), split_heads(k, self.heads)
+        return jnp.where(mask, q @ jnp.swapaxes(k, -1, -2) / math.sqrt(q.shape[-1]), -jnp.inf)
 
 
 class SquaredExponential(Pooling):

@@ -135,6 +135,13 @@ class StochasticMetaFun(Learner):
     likelihood: Likelihood
     samples: int = eqx.field(static=True)
 
+    @property
+    def is_for_any_classes(self) -> bool:
+        return self.metafun.is_for_any_classes
+
+    def weighing(self, weight: Float[Array, ""]) -> "StochasticMetaFun":
+        return eqx.tree_at(lambda model: model.metafun, self, self.metafun.weighing(weight))
+
     def encode(self, context: Points, key: PRNGKeyArray | None = None) -> StochasticRepresentation:
         function = self.metafun.encode(context, key)
         return StochasticRepresentation(function, self._latent_given(context, function))

@@ -21,6 +21,8 @@ class Update(eqx.Module):
 
     # Whether uᵢ depends on the point i alone, not on which other points there are.
     is_pointwise: ClassVar[bool] = False
+    # Whether no parameter belongs to a class.
+    is_for_any_classes: ClassVar[bool] = True
 
     @abstractmethod
     def __call__(self, context: Points, r: Float[Array, "n *k dr"], loss: ContextLoss) -> Float[Array, "n *k dr"]:
@@ -107,6 +109,7 @@ class GradientUpdatePerClass(Update):
         size: dim(r).
     """
 
+    is_for_any_classes: ClassVar[bool] = False
     scale: Float[Array, "k dr"]
 
     def __init__(self, classes: int, size: int):

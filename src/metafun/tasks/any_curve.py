@@ -79,6 +79,10 @@ class AnyCurveTasks(TaskSource):
     anyshot_settings = ("context",)
     least_rows = 2
 
+    @property
+    def most_context(self) -> int:
+        return self.context[1]
+
     def check(self, validates: bool) -> None:
         check_ranges(self, "context")
 

@@ -44,6 +44,10 @@ class TableTasks(TaskSource):
     def sizes(self) -> tuple[int, int]:
         return self.columns, 0 if self.classes else 1
 
+    @property
+    def most_context(self) -> int:
+        return self.context[1]
+
     def check(self, validates: bool) -> None:
         check_ranges(self, "context")
         if self.classes == 1:

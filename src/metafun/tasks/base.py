@@ -107,6 +107,11 @@ class TaskSource(ABC):
         return False
 
     @property
+    def most_context(self) -> int | None:
+        """The most context points in training; None where the number is not limited by itself."""
+        return None
+
+    @property
     def input_bounds(self) -> tuple[float, float] | None:
         """The range of x in training; None where a model takes any."""
         return None

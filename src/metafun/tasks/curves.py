@@ -140,6 +140,10 @@ class CurveTasks(TaskSource):
         """Four standard deviations of the process with the largest scale."""
         return -4 * self.scale[1], 4 * self.scale[1]
 
+    @property
+    def most_context(self) -> int:
+        return self.context[1]
+
     def check(self, validates: bool) -> None:
         check_ranges(self, "lengthscale", "scale", "period", "inputs", "context", "targets")
         if self.most_noise is not None and self.most_noise < self.noise:

@@ -100,6 +100,10 @@ class SinusoidTasks(TaskSource):
     input_bounds = (Sinusoid.low, Sinusoid.high)
     output_bounds = (-5.0, 5.0)
 
+    @property
+    def most_context(self) -> int:
+        return self.context[1]
+
     def check(self, validates: bool) -> None:
         check_ranges(self, "context")
         most = self.context[1]
