@@ -1,7 +1,6 @@
 """A whole model, assembled from its parts."""
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Literal
 
 import jax
@@ -112,11 +111,9 @@ class MetaFunConfig:
         if self.orthogonality and not self.decoder.orthogonalisable:
             raise InvalidConfig("model.orthogonality is a penalty on the decoder 'softmax-weights'; set it to 0.")
         sizes = Sizes(dx, dy, self.representation, self.activation)
-        if self.population.is_corrected:
-            self._check_part("population", self.population)
-            self.population.check(self.loss.kind, self.update.kind)
-            return self.population.build(self._metafun, sizes, self.loss, key)
-        return self.latent.build(partial(self._metafun, sizes), sizes, key)
+        self._check_part("population", self.population)
+        self.population.check(self.loss.kind, self.update.kind)
+        return self.population.build(self._metafun, sizes, self.loss, self.latent, key)
 
     def _metafun(self, sizes: Sizes, decoded: Sizes, key: PRNGKeyArray) -> MetaFun:
         key_initial, key_update, key_pool, key_decoder = jax.random.split(key, 4)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, Literal
 
 import jax
@@ -19,12 +20,14 @@ from ..model.process import build_processes
 from ..model.responses import SIGNALS_OF_CLASS, SIGNALS_OF_NUMBER, Numbers, Response, Softmax
 from ..model.table_process import TableProcess
 from ..values import Count, Depth, Size, Width
+from .latents import GlobalLatentConfig, NoLatentConfig
 from .losses import CrossEntropyConfig, GaussianConfig, SquaredErrorConfig
 from .parts import PartConfig, Sizes
 
 # MetaFun with an encoder and a decoder for the given sizes.
 BuildMetaFun = Callable[[Sizes, Sizes, PRNGKeyArray], MetaFun]
 Loss = SquaredErrorConfig | GaussianConfig | CrossEntropyConfig
+LatentConfig = NoLatentConfig | GlobalLatentConfig
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,24 @@ class NoPopulationConfig(PartConfig):
 
     kind: Literal["none"] = "none"
 
-    is_corrected: ClassVar[bool] = False
     members: ClassVar[int] = 0
+
+    def check(self, loss: str, update: str) -> None:
+        """Any loss and update will do."""
+
+    def build(
+        self, metafun: BuildMetaFun, sizes: Sizes, loss: Loss, latent: LatentConfig, key: PRNGKeyArray
+    ) -> Learner:
+        """MetaFun with its latent, if there is one.
+
+        Args:
+            metafun: makes MetaFun.
+            sizes: of a task.
+            loss: not used.
+            latent: the latent.
+            key: source of the initial weights.
+        """
+        return latent.build(partial(metafun, sizes), sizes, key)
 
 
 @dataclass(frozen=True)
@@ -55,7 +74,6 @@ class PopulationConfig(PartConfig):
     features: Count = 16
     members: Count = 5
 
-    is_corrected: ClassVar[bool] = True
     problem = "regression"
     accepts_latent = False
 
@@ -67,13 +85,16 @@ class PopulationConfig(PartConfig):
                 f"not '{loss}' and '{update}'."
             )
 
-    def build(self, metafun: BuildMetaFun, sizes: Sizes, loss: Loss, key: PRNGKeyArray) -> Learner:
+    def build(
+        self, metafun: BuildMetaFun, sizes: Sizes, loss: Loss, latent: LatentConfig, key: PRNGKeyArray
+    ) -> Learner:
         """An ensemble with random weights.
 
         Args:
             metafun: makes MetaFun.
             sizes: of a task.
             loss: the loss, with the least standard deviation that can be predicted.
+            latent: not used.
             key: source of the initial weights.
         """
         seen = replace(sizes, dx=sizes.dx + EXTRA_INPUTS * sizes.dy)
@@ -123,26 +144,30 @@ class TablePopulationConfig(PartConfig):
     size: Width = 128
     outputs: Width = 4
 
-    is_corrected: ClassVar[bool] = True
     members: ClassVar[int] = 0
     accepts_latent = False
 
     def check(self, loss: str, update: str) -> None:
         """InvalidConfig unless the loss, by its kind, goes with it."""
         if loss == "squared-error":
-            raise InvalidConfig("model.population.kind = 'table' predicts deviations; set model.loss.kind = 'gaussian'.")
+            raise InvalidConfig(
+                "model.population.kind = 'table' predicts deviations; set model.loss.kind = 'gaussian'."
+            )
         if self.about % self.heads:
             raise InvalidConfig(
                 f"model.population.about = {self.about} cannot be divided among model.population.heads = {self.heads}."
             )
 
-    def build(self, metafun: BuildMetaFun, sizes: Sizes, loss: Loss, key: PRNGKeyArray) -> Learner:
+    def build(
+        self, metafun: BuildMetaFun, sizes: Sizes, loss: Loss, latent: LatentConfig, key: PRNGKeyArray
+    ) -> Learner:
         """A model with random weights, as good as its process.
 
         Args:
             metafun: makes MetaFun.
             sizes: of a task.
             loss: the loss, with the least standard deviation that can be predicted.
+            latent: not used.
             key: source of the initial weights.
         """
         keys = jax.random.split(key, 7)
@@ -154,14 +179,14 @@ class TablePopulationConfig(PartConfig):
             of_y = MLP([sizes.dy, 4 * self.outputs, self.outputs], "gelu", key=keys[0])
             relation, response = RelationToNumbers(of_y), Numbers(loss.min_std)  # type: ignore[union-attr]
             signals = SIGNALS_OF_NUMBER * sizes.dy
-        process = dict(cells=c, about=s, features=self.features, rounds=self.rounds, classifies=sizes.classifies)
+        process = dict(cells=c, about=s, features=self.features, rounds=self.rounds)
         inner = metafun(seen, seen, keys[6])
         return TableMetaFun(
             cell=MLP([2, c, c], "gelu", key=keys[1]),
             relation=relation,
             about=MLP([TableMetaFun.statistics(c, relation), 2 * s, s], "gelu", key=keys[2]),
             mixing=tuple(ColumnMixing(s, self.heads, key=k) for k in jax.random.split(keys[3], self.mixing)),
-            process=TableProcess(response, **process, key=keys[4]),
+            process=TableProcess(response, **process, classifies=sizes.classifies, key=keys[4]),
             rows=RowVectors(c, s, self.entries, self.size, key=keys[5]),
             start=MLP([signals, sizes.dr, sizes.dr], "gelu", key=jax.random.fold_in(keys[5], 0)),
             metafun=inner,

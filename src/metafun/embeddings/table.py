@@ -88,8 +88,16 @@ class RowVectors(eqx.Module):
 
 
 class EncodedTable(eqx.Module):
-    """The context of a table, as the process and as MetaFun see it."""
+    """The context of a table, as the process and as MetaFun see it.
 
+    Args:
+        warp: the map of y to the scale of the process.
+        process: the process given the context.
+        nonempty: False for columns without entries.
+        correction: r(·) of MetaFun.
+    """
+
+    warp: Any
     process: ConditionedTable
     nonempty: Bool[Array, " d"]
     correction: FunctionalRepresentation
@@ -131,6 +139,8 @@ class TableMetaFun(Learner):
         return cells * (2 + relation.size) + SIZES + 1
 
     def encode(self, context: Points, key: PRNGKeyArray | None = None) -> EncodedTable:
+        warp = self.process.response.warp(context)
+        context = self.process.response.latent(context, warp)
         present = ~jnp.isnan(context.x) & context.mask[:, None]
         nonempty, cells = present.any(0), self.cell(cell_inputs(context.x))
         statistics = column_statistics(cells, present, context, self.relation)
@@ -141,12 +151,12 @@ class TableMetaFun(Learner):
         process = self.process.condition(context, cells, columns, nonempty)
         start = self._start(self.process.leave_one_out(process))
         rows = Points(self.rows(cells, process.columns, nonempty), context.y, context.mask)
-        return EncodedTable(process, nonempty, self.metafun.encode(rows, key, start))
+        return EncodedTable(warp, process, nonempty, self.metafun.encode(rows, key, start))
 
     def predict_both(
         self, representation: EncodedTable, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None
     ) -> tuple[Prediction, Prediction]:
-        """The prediction of the process, and the corrected one.
+        """The prediction of the process, and the corrected one, on the scale of the process.
 
         Args:
             representation: what `encode` returned.
@@ -161,12 +171,15 @@ class TableMetaFun(Learner):
         return base, self.process.response.corrected(jax.lax.stop_gradient(base), raw)
 
     def predict(self, representation: EncodedTable, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None) -> Any:
-        return self.predict_both(representation, x, key)[1]
+        corrected = self.predict_both(representation, x, key)[1]
+        return self.process.response.observed(corrected, representation.warp)
 
     def loss(self, task: Task, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
-        """The mean loss of the process and that of the corrected prediction."""
-        both = self.predict_both(self.encode(task.context, key), task.target.x, key)
-        losses = [masked_mean(self.likelihood.loss(p, task.target.y), task.target.mask) for p in both]
+        """The mean loss of the process and that of the corrected prediction, on the scale of the process."""
+        encoded = self.encode(task.context, key)
+        target = self.process.response.latent(task.target, encoded.warp)
+        both = self.predict_both(encoded, target.x, key)
+        losses = [masked_mean(self.likelihood.loss(p, target.y), target.mask) for p in both]
         return losses[0] + losses[1]
 
     def peak_floats_per_task(self, task: Task) -> int:

@@ -2,14 +2,16 @@
 
 import math
 from abc import abstractmethod
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from .likelihoods import Categorical, Normal, Prediction, masked_mean
+from .likelihoods import Categorical, Mixture, Normal, masked_mean
 from .task import Points
+from .warping import Warp
 from .whitening import MIN_VARIANCE, whiten
 
 # Iterations of `Softmax`; its variance of the working response, by the bound ½ on the curvature of log softmax.
@@ -82,6 +84,18 @@ class Response(eqx.Module):
     """The distribution of y given f(x)."""
 
     @abstractmethod
+    def warp(self, context: Points) -> Any:
+        """The map of y to the scale of f, fitted on a context."""
+
+    @abstractmethod
+    def latent(self, points: Points, warp: Any) -> Points:
+        """The points with y on the scale of f."""
+
+    @abstractmethod
+    def observed(self, prediction: Any, warp: Any) -> Any:
+        """The prediction on the scale of y."""
+
+    @abstractmethod
     def fit(self, covariance: Float[Array, "n n"], context: Points, settings: Settings) -> Fit:
         """The most probable f.
 
@@ -94,19 +108,19 @@ class Response(eqx.Module):
     @abstractmethod
     def predict(
         self, fit: Fit, f: Float[Array, "m k"], variance: Float[Array, " m"], context: Points, settings: Settings
-    ) -> Prediction:
+    ) -> Any:
         """P(y|x) of f with its variance."""
 
     @abstractmethod
-    def signals(self, prediction: Prediction) -> Float[Array, "m *k s"]:
+    def signals(self, prediction: Any) -> Float[Array, "m *k s"]:
         """A prediction as inputs of MetaFun; in classification those of each class."""
 
     @abstractmethod
-    def corrected(self, prediction: Prediction, raw: Float[Array, "m out"]) -> Prediction:
+    def corrected(self, prediction: Any, raw: Float[Array, "m out"]) -> Any:
         """The prediction with MetaFun's outputs, unchanged where they are 0."""
 
     @abstractmethod
-    def measures(self, prediction: Prediction, context: Points) -> Float[Array, " measures"]:
+    def measures(self, prediction: Any, context: Points) -> Float[Array, " measures"]:
         """How well the context is predicted when each row is left out."""
 
 
@@ -124,6 +138,15 @@ class Numbers(Response):
     """
 
     min_std: float = eqx.field(static=True)
+
+    def warp(self, context: Points) -> Warp:
+        return Warp.of(context.y, context.mask)
+
+    def latent(self, points: Points, warp: Warp) -> Points:
+        return Points(points.x, warp(points.y), points.mask)
+
+    def observed(self, prediction: Normal, warp: Warp) -> Mixture:
+        return warp.unwarped(prediction)
 
     def fit(self, covariance: Float[Array, "n n"], context: Points, settings: Settings) -> Fit:
         noise = jnp.exp(settings.noise) + self.min_std**2
@@ -165,6 +188,15 @@ class Softmax(Response):
     descent, r ← r − k(·, X)(K + 2)⁻¹(…), with one factorisation for all of them. Momentum speeds them up.
     """
 
+    def warp(self, context: Points) -> None:
+        return None
+
+    def latent(self, points: Points, warp: None) -> Points:
+        return points
+
+    def observed(self, prediction: Categorical, warp: None) -> Categorical:
+        return prediction
+
     def fit(self, covariance: Float[Array, "n n"], context: Points, settings: Settings) -> Fit:
         noise = jnp.asarray(WORKING_VARIANCE, covariance.dtype)
         W = _inverse_covariance(covariance, noise, context.mask)
@@ -172,7 +204,8 @@ class Softmax(Response):
         counts = y.sum(0)
         frequencies = (counts + 0.5) / (counts + 0.5).sum()
         offset = jax.nn.sigmoid(settings.noise) * jnp.log(frequencies)
-        offset = jnp.where(context.classes, offset - jnp.where(context.classes, offset, 0).sum() / context.classes.sum(), 0)
+        mean = jnp.where(context.classes, offset, 0).sum() / context.classes.sum()
+        offset = jnp.where(context.classes, offset - mean, 0)
 
         def response(f: Float[Array, "n k"]) -> Float[Array, "n k"]:
             error = y - jnp.exp(Categorical(f, context.classes).log_probabilities)

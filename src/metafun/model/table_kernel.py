@@ -10,7 +10,7 @@ SCALES = 8
 # Terms of the covariance: see `Metric.amplitudes`.
 TERMS = 7
 # Statistics of a column: see `evidence`.
-STATISTICS = 8
+STATISTICS = 9
 # Stands for a missing entry when entries are compared.
 MISSING = -1e6
 
@@ -77,10 +77,11 @@ class Metric(eqx.Module):
 def evidence(
     metric: Metric, cells: Cells, coefficients: Float[Array, "n k"], precision: Float[Array, "n n"]
 ) -> Float[Array, "d statistics"]:
-    """How the evidence for the data changes with the scales of each column, ∂ log P(y)/∂ log s up to bounds.
+    """arsinh(2 ∂ log P(y)/∂ log s) for the scales s of each column, products aside, and a ratio.
 
-    With K the covariance of y and α = K⁻¹ y, it is ½ αᵀ (∂K) α − ½ tr(K⁻¹ ∂K). These are squared correlations of a
-    column with what the others leave unexplained, against their expectation.
+    With K the covariance of y and α = K⁻¹ y, the derivative is ½ αᵀ (∂K) α − ½ tr(K⁻¹ ∂K). Its terms are squared
+    correlations of a column with what the others leave unexplained, and their expectation; the ratio is that of the
+    linear term, as a logarithm.
 
     Args:
         metric: the covariance.
@@ -119,7 +120,8 @@ def evidence(
         -smooth_features * s_features / 2,
         -mixed * r_values / 2,
         -mixed_features * r_features / 2,
-        -categorical * differing[0] - unequal * differing[1] / 2,
+        categorical * (a_categorical * excess.sum() - differing[0]),
+        -unequal * differing[1] / 2,
     ]
     ratio = jnp.log((seen + 0.1) / (jnp.maximum(expected, 0) + 0.1))
     return jnp.stack([*(jnp.arcsinh(g) for g in gradients), ratio], -1)
@@ -144,9 +146,7 @@ def _flat(features: Float[Array, "n d q"]) -> Float[Array, "n dq"]:
 
 # Recomputed for the gradient: otherwise it would keep a number for each pair of rows and column.
 @jax.checkpoint
-def _unequal(
-    a: Float[Array, "m d"], b: Float[Array, "n d"], weights: Float[Array, "s d"]
-) -> list[Float[Array, "m n"]]:
+def _unequal(a: Float[Array, "m d"], b: Float[Array, "n d"], weights: Float[Array, "s d"]) -> list[Float[Array, "m n"]]:
     """Σⱼ wⱼ [xⱼ ≠ x'ⱼ] for each of the weightings."""
     return [jnp.where(a[:, None] != b, w, 0).sum(-1) for w in weights]
 

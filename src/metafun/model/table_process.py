@@ -159,7 +159,11 @@ class TableProcess(eqx.Module):
         return ConditionedTable(metric, settings, columns, own, context, fit, covariance)
 
     def _metric(
-        self, columns: Float[Array, "d s"], nonempty: Bool[Array, " d"], rows: Array, measures: Float[Array, " measures"]
+        self,
+        columns: Float[Array, "d s"],
+        nonempty: Bool[Array, " d"],
+        rows: Array,
+        measures: Float[Array, " measures"],
     ) -> tuple[Metric, Settings]:
         count = jnp.maximum(nonempty.sum(), 1)
         most = jnp.where(nonempty[:, None], columns, -jnp.inf).max(0, initial=-10.0)

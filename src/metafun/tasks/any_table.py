@@ -73,7 +73,9 @@ class TableTasks(TaskSource):
         if 0 in (shots or ()):
             raise InvalidConfig("evaluation.shots = 0: a table without rows cannot be standardised; give 1 or more.")
         m = targets or self.targets
-        return self._by_context_size(shots, ways, lambda context: self._tables(self.columns, context or self.context, m))
+        return self._by_context_size(
+            shots, ways, lambda context: self._tables(self.columns, context or self.context, m)
+        )
 
     @property
     def test_sizes(self) -> Mapping[str, Any]:

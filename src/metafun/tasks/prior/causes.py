@@ -12,9 +12,7 @@ from .functions import standardise
 DEPTH = 3
 
 
-def graph(
-    key: PRNGKeyArray, rows: int, columns: int, outputs: int
-) -> tuple[Float[Array, "n d"], Float[Array, "n o"]]:
+def graph(key: PRNGKeyArray, rows: int, columns: int, outputs: int) -> tuple[Float[Array, "n d"], Float[Array, "n o"]]:
     """Columns and outputs, all of them nodes of a layered graph in random order.
 
     A node is a function of a few nodes of the layer before, with noise.

@@ -87,7 +87,7 @@ def mixed(key: PRNGKeyArray, z: Float[Array, "n d"]) -> Float[Array, "n d"]:
 
     As in `warped`, and in addition skewed integers, columns that are often 0, and two values of which one may be rare.
     """
-    rows, columns = z.shape
+    columns = z.shape[1]
     key_warped, key_shares, key_kind, key_normal, key_levels, key_order = jax.random.split(key, 6)
     shares, at, size = normals(key_normal, (5,), (columns,), (columns,))
     levels = integers(key_levels, 2, 2 * LEVELS, (columns,))
