@@ -97,25 +97,13 @@ def evidence(
     observed = scale * coefficients @ coefficients.T
     excess = observed - precision
 
-    def quadratic(form: Float[Array, "n n"], z: Float[Array, "n d"]) -> Float[Array, " d"]:
-        return (z * (form @ z)).sum(0)
-
-    def features(form: Float[Array, "n n"]) -> Float[Array, " d"]:
-        return jnp.einsum("ndq,ndq->d", cells.features, jnp.tensordot(form, cells.features, 1))
-
-    def spread(form: Float[Array, "n n"]) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
-        """Σᵢᵢ' form (zᵢ − zᵢ')² of the values, and of the features."""
-        rows = form.sum(1)
-        values = 2 * (rows @ jnp.square(cells.values) - quadratic(form, cells.values))
-        return values, 2 * (rows @ jnp.square(cells.features).sum(-1) - features(form))
-
     near, rough = a_smooth * excess * terms[3], a_mixed * excess * jnp.square(terms[4])
-    (s_values, s_features), (r_values, r_features) = spread(near), spread(rough)
+    (s_values, s_features), (r_values, r_features) = _spread(near, cells), _spread(rough, cells)
     differing = _unequal_sums(cells.codes, jnp.stack([a_categorical * excess, rough]))
-    seen, expected = quadratic(observed, cells.values), quadratic(precision, cells.values)
+    seen, expected = _quadratic(observed, cells.values), _quadratic(precision, cells.values)
     gradients = [
         a_linear * linear * (seen - expected),
-        a_additive * additive * features(excess),
+        a_additive * additive * _of_features(excess, cells),
         -smooth * s_values / 2,
         -smooth_features * s_features / 2,
         -mixed * r_values / 2,
@@ -125,6 +113,23 @@ def evidence(
     ]
     ratio = jnp.log((seen + 0.1) / (jnp.maximum(expected, 0) + 0.1))
     return jnp.stack([*(jnp.arcsinh(g) for g in gradients), ratio], -1)
+
+
+def _quadratic(form: Float[Array, "n n"], z: Float[Array, "n d"]) -> Float[Array, " d"]:
+    """zⱼᵀ form zⱼ."""
+    return (z * (form @ z)).sum(0)
+
+
+def _of_features(form: Float[Array, "n n"], cells: Cells) -> Float[Array, " d"]:
+    """The same of the features, summed over those of a column."""
+    return jnp.einsum("ndq,ndq->d", cells.features, jnp.tensordot(form, cells.features, 1))
+
+
+def _spread(form: Float[Array, "n n"], cells: Cells) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
+    """Σᵢᵢ' form (zᵢ − zᵢ')² of the values, and of the features."""
+    rows = form.sum(1)
+    values = 2 * (rows @ jnp.square(cells.values) - _quadratic(form, cells.values))
+    return values, 2 * (rows @ jnp.square(cells.features).sum(-1) - _of_features(form, cells))
 
 
 def _distances(a: Cells, b: Cells, values: Float[Array, " d"], features: Float[Array, " d"]) -> Float[Array, "m n"]:
