@@ -80,6 +80,12 @@ EMBEDDED = [
     CLASSIFIERS[0] | {"embedding": LinearConfig()},
 ]
 
+# A process over the columns of a table that is corrected, in regression of two outputs and in classification.
+OVER_COLUMNS = [
+    VARIANTS[0] | {"decoder": "conditioned", "update": "mlp", "population": "table"},
+    CLASSIFIERS[0] | {"decoder": "softmax-weights", "update": "classwise", "population": "table"},
+]
+
 # The methods that the paper compares with.
 _ADAPTED = dict(width=7, activation="tanh", test_steps=3, steps=2)
 BASELINES = [
@@ -151,7 +157,7 @@ def _table(variant: dict, changes: dict) -> dict:
     return functools.reduce(merge, settings, table)
 
 
-PARTS = ("pooling", "update", "decoder", "initial", "latent", "similarity")
+PARTS = ("pooling", "update", "decoder", "initial", "latent", "similarity", "population")
 _SMALL = {"width": 7, "layers": 2}
 SIZES = {
     **dict.fromkeys(("attention", "deep-kernel", "mlp", "classwise"), _SMALL),
@@ -159,6 +165,7 @@ SIZES = {
     "parametric": _SMALL | {"dropout": 0.5},
     "softmax-weights": {"dropout": 0.5},
     "global": _SMALL | {"size": 3, "samples": 4},
+    "table": {"cells": 5, "about": 4, "heads": 2, "features": 2, "rounds": 1, "entries": 5, "size": 6, "mixing": 1},
 }
 
 

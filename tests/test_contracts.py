@@ -14,6 +14,7 @@ from examples import (
     CLASSES,
     CLASSIFIERS,
     EMBEDDED,
+    OVER_COLUMNS,
     SIMILAR,
     STOCHASTIC,
     STOCHASTIC_CLASSIFIERS,
@@ -29,7 +30,7 @@ from metafun.model.metafun import MetaFun
 from metafun.model.stochastic import StochasticMetaFun
 from metafun.model.task import Points, Task, stack
 
-METAFUN = [*VARIANTS, *CLASSIFIERS, *STOCHASTIC, *STOCHASTIC_CLASSIFIERS, *SIMILAR, *EMBEDDED]
+METAFUN = [*VARIANTS, *CLASSIFIERS, *STOCHASTIC, *STOCHASTIC_CLASSIFIERS, *SIMILAR, *EMBEDDED, *OVER_COLUMNS]
 EVERY = {name(variant): variant for variant in [*METAFUN, *BASELINES]}
 FIXED = [name(variant) for variant in CLASSIFIERS if "update.classes" in variant]
 

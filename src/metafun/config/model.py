@@ -1,7 +1,6 @@
 """A whole model, assembled from its parts."""
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Literal
 
 import jax
@@ -37,7 +36,7 @@ from .parts import (
     SquaredExponentialConfig,
     ZeroConfig,
 )
-from .populations import NoPopulationConfig, PopulationConfig
+from .populations import NoPopulationConfig, PopulationConfig, TablePopulationConfig
 from .similarities import ClassMeanConfig, NoSimilarityConfig
 
 
@@ -62,7 +61,7 @@ class MetaFunConfig:
         decoder: the map from r(x) to a prediction.
         latent: a random variable beside r, to draw functions.
         similarity: logits that the decoder's add to, in classification.
-        population: the prediction that MetaFun corrects, in regression.
+        population: the prediction that MetaFun corrects.
     """
 
     kind: Literal["metafun"] = "metafun"
@@ -90,7 +89,7 @@ class MetaFunConfig:
     latent: NoLatentConfig | GlobalLatentConfig = NoLatentConfig()
     similarity: NoSimilarityConfig | ClassMeanConfig = NoSimilarityConfig()
 
-    population: NoPopulationConfig | PopulationConfig = NoPopulationConfig()
+    population: NoPopulationConfig | PopulationConfig | TablePopulationConfig = NoPopulationConfig()
 
     added = {"similarity": NoSimilarityConfig(), "population": NoPopulationConfig()}  # noqa: RUF012
 
@@ -112,10 +111,9 @@ class MetaFunConfig:
         if self.orthogonality and not self.decoder.orthogonalisable:
             raise InvalidConfig("model.orthogonality is a penalty on the decoder 'softmax-weights'; set it to 0.")
         sizes = Sizes(dx, dy, self.representation, self.activation)
-        if isinstance(self.population, PopulationConfig):
-            self._check_population()
-            return self.population.build(self._metafun, sizes, self.loss.min_std, key)  # type: ignore[union-attr]
-        return self.latent.build(partial(self._metafun, sizes), sizes, key)
+        self._check_part("population", self.population)
+        self.population.check(self.loss.kind, self.update.kind)
+        return self.population.build(self._metafun, sizes, self.loss, self.latent, key)
 
     def _metafun(self, sizes: Sizes, decoded: Sizes, key: PRNGKeyArray) -> MetaFun:
         key_initial, key_update, key_pool, key_decoder = jax.random.split(key, 4)
@@ -133,14 +131,6 @@ class MetaFunConfig:
             regularisers=regularisers(self.l2, self.orthogonality),
             similarity=self.similarity.build(),
         )
-
-    def _check_population(self) -> None:
-        self._check_part("population", self.population)
-        if self.loss.kind != "gaussian" or self.update.kind != "mlp":
-            raise InvalidConfig(
-                "model.population.kind = 'process' needs model.loss.kind = 'gaussian' and model.update.kind = 'mlp', "
-                f"not '{self.loss.kind}' and '{self.update.kind}'."
-            )
 
     def _check_part(self, name: str, part: PartConfig) -> None:
         if part.problem not in (None, self.loss.problem):

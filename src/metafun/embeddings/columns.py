@@ -149,22 +149,10 @@ class ColumnEmbedding(Embedding):
 
     def summarise_context(self, context: Points) -> ColumnSummary:
         present = ~jnp.isnan(context.x) & context.mask[:, None]
-        count = present.sum(0)
-        share = count / jnp.maximum(context.mask.sum(), 1)
-        class_count = jnp.full(count.shape, self.relation.class_count(context))
-        sizes = jnp.stack([jnp.log1p(jnp.minimum(count, MOST_ENTRIES)), jnp.log1p(class_count), share], -1)
-
-        def statistics(cells: Float[Array, "n c"], present: Bool[Array, " n"]) -> Float[Array, " s"]:
-            mean = masked_mean(cells, present)
-            deviation = jnp.sqrt(masked_mean(jnp.square(cells - mean), present) + 1e-6)
-            relation = self.relation(cells, present, context.y)
-            return jnp.concatenate([mean, deviation, relation.ravel()])
-
-        columns = jax.vmap(statistics, (1, 1))(self._cells(context.x), present)
-        vectors = self.about(jnp.concatenate([columns, sizes], -1))
+        vectors = self.about(column_statistics(self._cells(context.x), present, context, self.relation))
         x = jnp.where(present, context.x, 0)[..., None]
         relevance = jax.vmap(lambda x, present: self.relation.relevance(x, present, context.y), (1, 1))(x, present)
-        nonempty = count > 0
+        nonempty = present.any(0)
         return ColumnSummary(vectors, jnp.argsort(jnp.where(nonempty, -relevance, jnp.inf)), nonempty)
 
     def __call__(self, x: Float[Array, "m dx"], summary: ColumnSummary) -> Float[Array, "m e"]:
@@ -174,8 +162,41 @@ class ColumnEmbedding(Embedding):
         return self.row(entries.reshape(x.shape[0], entries.shape[1] * entries.shape[2]))
 
     def _cells(self, x: Float[Array, "m d"]) -> Float[Array, "m d c"]:
-        missing = jnp.isnan(x)
-        return self.cell(jnp.stack([jnp.where(missing, 0, x), missing.astype(x.dtype)], -1))
+        return self.cell(cell_inputs(x))
+
+
+# Statistics of a column beside those of its features.
+SIZES = 3
+
+
+def cell_inputs(x: Float[Array, "m d"]) -> Float[Array, "m d 2"]:
+    """Each entry, 0 where it is missing, and whether it is missing."""
+    missing = jnp.isnan(x)
+    return jnp.stack([jnp.where(missing, 0, x), missing.astype(x.dtype)], -1)
+
+
+def column_statistics(
+    cells: Float[Array, "n d c"], present: Bool[Array, "n d"], context: Points, relation: Relation
+) -> Float[Array, "d s"]:
+    """Mean, deviation and relation to y of the features of each column, and how many entries it has.
+
+    Args:
+        cells: features of each entry of the context.
+        present: False where an entry is missing or its row is padding.
+        context: the labels.
+        relation: statistics of how features depend on y.
+    """
+    count = present.sum(0)
+    share = count / jnp.maximum(context.mask.sum(), 1)
+    class_count = jnp.full(count.shape, relation.class_count(context))
+    sizes = jnp.stack([jnp.log1p(jnp.minimum(count, MOST_ENTRIES)), jnp.log1p(class_count), share], -1)
+
+    def statistics(cells: Float[Array, "n c"], present: Bool[Array, " n"]) -> Float[Array, " s"]:
+        mean = masked_mean(cells, present)
+        deviation = jnp.sqrt(masked_mean(jnp.square(cells - mean), present) + 1e-6)
+        return jnp.concatenate([mean, deviation, relation(cells, present, context.y).ravel()])
+
+    return jnp.concatenate([jax.vmap(statistics, (1, 1))(cells, present), sizes], -1)
 
 
 def _standardise(values: Float[Array, "n e"], present: Bool[Array, " n"]) -> Float[Array, "n e"]:

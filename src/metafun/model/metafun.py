@@ -47,8 +47,13 @@ class FunctionalRepresentation(eqx.Module):
     updates: Float[Array, "t n *k dr"]
     means: Float[Array, "k dx"] | None = None
 
-    def __call__(self, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None) -> Float[Array, "m *k dr"]:
-        r = _for_each_class(self.initial(x, key), self.classes)
+    def __call__(
+        self,
+        x: Float[Array, "m dx"],
+        key: PRNGKeyArray | None = None,
+        start: Float[Array, "m *k dr"] | None = None,
+    ) -> Float[Array, "m *k dr"]:
+        r = _started(_for_each_class(self.initial(x, key), self.classes), start)
         for p, pool in enumerate(self._pooling_at(x)):
             u_sum = self.updates[p :: len(self.pools)].sum(0)
             r = r - self.step_size * pool(u_sum)
@@ -133,8 +138,16 @@ class MetaFun(Learner):
         adds_up = any(p.is_kernel for p in self.pools) and all(u.is_pointwise for u in self.updates)
         return eqx.tree_at(lambda model: model.step_size, self, weight * self.step_size) if adds_up else self
 
-    def encode(self, context: Points, key: PRNGKeyArray | None = None) -> FunctionalRepresentation:
-        """T steps of r⁽ᵗ⁺¹⁾ = r⁽ᵗ⁾ − α Σᵢ k(·, xᵢ) u(xᵢ, yᵢ, r⁽ᵗ⁾(xᵢ)), on the context points alone."""
+    def encode(
+        self, context: Points, key: PRNGKeyArray | None = None, start: Float[Array, "n *k dr"] | None = None
+    ) -> FunctionalRepresentation:
+        """T steps of r⁽ᵗ⁺¹⁾ = r⁽ᵗ⁾ − α Σᵢ k(·, xᵢ) u(xᵢ, yᵢ, r⁽ᵗ⁾(xᵢ)), on the context points alone.
+
+        Args:
+            context: the labelled points.
+            key: source of training-time noise.
+            start: what is added to r⁽⁰⁾ at the context; whoever gives it adds its values elsewhere too.
+        """
         keys = tuple(pool.embed(context.x) for pool in self.pools)
         pools = [pooling_at(p, k, k, context.mask) for p, k in zip(self.pools, keys, strict=True)]
         classes = self.likelihood.classes(context)
@@ -145,7 +158,7 @@ class MetaFun(Learner):
             prediction = self.likelihood(self.outputs(r, context.x, means, noise), classes)
             return masked_mean(self.likelihood.loss(prediction, context.y), context.mask)
 
-        r, us = _for_each_class(self.initial(context.x, key), classes), []
+        r, us = _started(_for_each_class(self.initial(context.x, key), classes), start), []
         for t in range(self.iterations):
             u = self.updates[t % len(self.updates)](context, r, partial(loss, t))
             r = r - self.step_size * pools[t % len(pools)](u)
@@ -237,3 +250,7 @@ def _for_each_class(r: Float[Array, "m dr"], classes: Bool[Array, " k"] | None) 
     if classes is None:
         return r
     return jnp.broadcast_to(r[:, None], (r.shape[0], len(classes), r.shape[-1]))
+
+
+def _started(r: Float[Array, "m *k dr"], start: Float[Array, "m *k dr"] | None) -> Float[Array, "m *k dr"]:
+    return r if start is None else r + start

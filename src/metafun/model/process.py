@@ -8,9 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .nn import MLP
+from .whitening import MIN_VARIANCE, whiten
 
-# Smallest share of a variance that rounding may leave.
-MIN_VARIANCE = 1e-6
 # The deviation of the noise differs from its typical value by at most this much, in logarithms.
 MAX_LOG_NOISE_RATIO = 0.7
 
@@ -139,23 +138,6 @@ class ConditionedProcess(eqx.Module):
         precision = jnp.square(self.whitening).sum(0)
         score = (self.whitening @ self.residual) @ self.whitening / jnp.sqrt(precision)
         return jnp.where(self.mask, score, 0.0), 1 / jnp.sqrt(precision)
-
-
-def whiten(covariance: Float[Array, "n n"]) -> Float[Array, "n n"]:
-    """The inverse of the Cholesky factor, row by row.
-
-    XLA runs LAPACK's batched factorisations on the threads that wait for them, and a training that contains them can
-    hang where there are two threads.
-    """
-    eye = jnp.eye(len(covariance), dtype=covariance.dtype)
-
-    def add_row(W: Float[Array, "n n"], row: tuple[Array, Array]) -> tuple[Float[Array, "n n"], None]:
-        k, e = row
-        c = W @ k
-        d = jnp.sqrt(jnp.maximum(e @ k - c @ c, MIN_VARIANCE))
-        return W + jnp.outer(e, (e - c @ W) / d), None
-
-    return jax.lax.scan(add_row, jnp.zeros_like(covariance), (covariance, eye))[0]
 
 
 def _spread(mlp: MLP, scale: float, key: PRNGKeyArray) -> MLP:

@@ -153,6 +153,10 @@ class TaskSource(ABC):
     def training(self) -> TaskDistribution:
         """The training tasks."""
 
+    def training_shapes(self) -> tuple[TaskDistribution, ...]:
+        """The training tasks in the shapes that training takes turns in, the largest first; unless overridden, one."""
+        return (self.training(),)
+
     def validation(self) -> TaskDistribution:
         """The validation tasks."""
         return self.training()

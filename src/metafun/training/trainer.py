@@ -80,10 +80,11 @@ class Trainer:
         """Yields the state and the losses after every chunk; the caller logs, validates, saves and stops."""
         training = self.experiment.training
         # Placed on the devices as chunks return it: otherwise the second chunk would be compiled again.
-        state, tasks = self.place((state, self.experiment.tasks.training()))
+        state, shapes = self.place((state, self.experiment.tasks.training_shapes()))
         while state.step < training.end:
             # A run that was extended may continue in the middle of a chunk.
             length = min(training.chunk - state.step % training.chunk, training.end - state.step)
+            tasks = shapes[shape_of_chunk(state.step // training.chunk, len(shapes))]
             parameters, optimiser, losses = self._compiled(
                 state.parameters, state.optimiser, tasks, jnp.arange(state.step, state.step + length)
             )
@@ -142,6 +143,17 @@ class Trainer:
             return parameters, optimiser, values
 
         return run_on_mesh(scan, mesh, PartitionSpec())(parameters, optimiser, tasks, steps)
+
+
+def shape_of_chunk(chunk: int, shapes: int) -> int:
+    """Which shape of tasks a chunk of steps has: the last in every second, the one before in half of the others, ….
+
+    Args:
+        chunk: number of the chunk.
+        shapes: number of shapes, the largest first.
+    """
+    halvings = ((chunk + 1) & -(chunk + 1)).bit_length() - 1
+    return max(shapes - 1 - halvings, 0)
 
 
 def variation(experiment: Experiment) -> Variation:

@@ -1,3 +1,4 @@
-"""A prior over small tables, on which models of any table are trained."""
+"""Priors over small tables, on which models of any table are trained."""
 
+from .mixed import MixedLabelTables, MixedNumberTables
 from .tables import LabelTables, NumberTables, Tables

@@ -80,3 +80,25 @@ def with_gaps(key: PRNGKeyArray, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
     key_rate, key_gaps = jax.random.split(key)
     rate = jnp.maximum(jax.random.uniform(key_rate, minval=-1.2, maxval=0.3), 0)
     return jnp.where(jax.random.bernoulli(key_gaps, rate, x.shape), jnp.nan, x)
+
+
+def mixed(key: PRNGKeyArray, z: Float[Array, "n d"]) -> Float[Array, "n d"]:
+    """Each normal column through a random map; how many columns are of a kind differs widely between tables.
+
+    As in `warped`, and in addition skewed integers, columns that are often 0, and two values of which one may be rare.
+    """
+    columns = z.shape[1]
+    key_warped, key_shares, key_kind, key_normal, key_levels, key_order = jax.random.split(key, 6)
+    shares, at, size = normals(key_normal, (5,), (columns,), (columns,))
+    levels = integers(key_levels, 2, 2 * LEVELS, (columns,))
+    ranks = jax.scipy.stats.norm.cdf(z + 0.5 * at)
+    step = jnp.minimum(jnp.floor(ranks * levels), levels - 1).astype(int)
+    names = jnp.argsort(jax.random.uniform(key_order, (columns, 2 * LEVELS)), axis=1)
+    named = jnp.take_along_axis(names, step.T, axis=1).T
+    counts = jnp.floor(jnp.exp(1 + 0.5 * size + 0.7 * z))
+    often_zero = jnp.maximum(z - 0.5 * at, 0)
+    kinds = jnp.stack([warped(key_warped, z), counts, often_zero, (z > at) + 0.0 * z, named + 0.0 * z])
+    spread = jax.random.uniform(key_shares, minval=0.5, maxval=3.0)
+    chances = jax.nn.softmax(spread * shares + jnp.array([2.0, -0.5, -0.5, 0.5, 0.5]))
+    kind = categories(key_kind, chances, (columns,))
+    return kinds[kind, :, jnp.arange(columns)].T

@@ -10,6 +10,7 @@ from ..base import TaskDistribution
 from ..scaling import OUTPUT_CLIP, ClippedScaling, RobustScaling, compress_tails
 from . import features, functions
 from .draws import categories, integers, log_uniform, normals
+from .labels import balanced_order, by_largest, by_threshold, class_shares, clusters, noisy, two_classes_first
 
 
 class Tables(TaskDistribution):
@@ -103,78 +104,27 @@ class LabelTables(Tables):
         keys = jax.random.split(key, 12)
         there, used = self.used_columns(keys[0])
         ways = jnp.clip(log_uniform(keys[1], 2, self.classes + 1).astype(int), 2, self.classes)
-        shares = self._shares(keys[2], ways)
+        shares = class_shares(keys[2], ways, self.classes, 1.5)
         z = features.correlated(keys[3], self.rows, self.drawn)
 
         cluster = categories(keys[4], shares, (self.rows,))
-        clustered = self._clustered(keys[5], z, cluster, used)
+        clustered = clusters(keys[5], z, cluster, used, self.classes)
         is_clustered = jax.random.bernoulli(keys[6], 0.5)
         scores = functions.draw(keys[7], jnp.where(used, z, 0), self.classes)
         labels = jnp.where(
-            jax.random.bernoulli(keys[8], 0.3), _by_threshold(scores[:, 0], shares), _by_largest(scores, shares)
+            jax.random.bernoulli(keys[8], 0.3), by_threshold(scores[:, 0], shares), by_largest(scores, shares)
         )
         labels = jnp.where(is_clustered, cluster, labels)
         # Where all rows fell into one class, the first column decides between two.
         labels = jnp.where((labels == labels[0]).all(), (z[:, 0] > 0).astype(int), labels)
-        labels = self._noisy(keys[9], labels, shares)
+        labels = noisy(keys[9], labels, shares)
 
         x = features.warped(keys[10], jnp.where(is_clustered, clustered, z))
         x = jnp.where(there, features.with_gaps(keys[11], x), jnp.nan)
         n = self.context_size(jax.random.fold_in(key, 0))
-        order = _evenly(labels, self.classes, self.context[1])
+        order = balanced_order(labels, self.classes, self.context[1])
         order = jnp.where(jax.random.bernoulli(jax.random.fold_in(key, 1), 0.5), order, jnp.arange(self.rows))
-        order = order[_with_two(labels[order])]
+        order = order[two_classes_first(labels[order])]
         x, labels = x[order], labels[order]
         shown = jnp.zeros(self.classes, bool).at[labels].max(jnp.arange(self.rows) < n)
         return self.split(n, x, jax.nn.one_hot(labels, self.classes), shown[labels])
-
-    def _shares(self, key: PRNGKeyArray, ways: Int[Array, ""]) -> Float[Array, " c"]:
-        """Frequencies of the classes; classes beyond `ways` have none."""
-        key_kind, key_shares = jax.random.split(key)
-        (logits,) = normals(key_shares, (self.classes,))
-        logits = jax.random.uniform(key_kind, maxval=1.5) * logits
-        return jax.nn.softmax(jnp.where(jnp.arange(self.classes) < ways, logits, -jnp.inf))
-
-    def _clustered(
-        self, key: PRNGKeyArray, z: Float[Array, "n d"], cluster: Int[Array, " n"], used: Bool[Array, " d"]
-    ) -> Float[Array, "n d"]:
-        """A Gaussian for each class, with random means and, in some tables, random widths."""
-        key_apart, key_own, key_normal = jax.random.split(key, 3)
-        each = (self.classes, self.drawn)
-        pull, middles, widths = normals(key_normal, (self.drawn,), each, each)
-        apart = log_uniform(key_apart, 0.3, 4.0)
-        middles = jnp.where(used, apart * jnp.exp(0.8 * pull) * middles, 0)
-        widths = jnp.exp(jax.random.uniform(key_own, maxval=0.6) * widths)
-        moved = middles[cluster] + widths[cluster] * z
-        return (moved - moved.mean(0)) / moved.std(0)
-
-    def _noisy(self, key: PRNGKeyArray, labels: Int[Array, " n"], shares: Float[Array, " c"]) -> Int[Array, " n"]:
-        """In one table of three, up to 20 % of the labels are random."""
-        key_rate, key_where, key_what = jax.random.split(key, 3)
-        rate = jnp.maximum(jax.random.uniform(key_rate, minval=-0.4, maxval=0.2), 0)
-        others = categories(key_what, shares, labels.shape)
-        return jnp.where(jax.random.bernoulli(key_where, rate, labels.shape), others, labels)
-
-
-def _by_threshold(score: Float[Array, " n"], shares: Float[Array, " c"]) -> Int[Array, " n"]:
-    """Classes ordered along the score, each with its share of the rows."""
-    rank = jnp.argsort(jnp.argsort(score)) / len(score)
-    return jnp.minimum((rank[:, None] >= jnp.cumsum(shares)).sum(1), len(shares) - 1)
-
-
-def _by_largest(scores: Float[Array, "n c"], shares: Float[Array, " c"]) -> Int[Array, " n"]:
-    """The class with the largest score + log frequency."""
-    return jnp.argmax(scores + jnp.log(shares), axis=1)
-
-
-def _with_two(labels: Int[Array, " n"]) -> Int[Array, " n"]:
-    """An order whose first two rows have different classes, if there are two classes."""
-    other = jnp.argmax(labels != labels[0])
-    places = jnp.arange(len(labels))
-    return jnp.where(other > 0, places.at[1].set(other).at[other].set(1), places)
-
-
-def _evenly(labels: Int[Array, " n"], classes: int, most: int) -> Int[Array, " n"]:
-    """An order whose first rows are balanced between the classes, as far as classes have rows."""
-    shown = jnp.cumsum(jax.nn.one_hot(labels, classes), axis=0)[jnp.arange(len(labels)), labels]
-    return jnp.argsort(jnp.where(jnp.arange(len(labels)) < most, shown, jnp.inf), stable=True)
