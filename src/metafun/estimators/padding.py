@@ -25,18 +25,15 @@ MAX_ROWS_AT_ONCE = 4096
 # Of an encoded context, in which rows and classes multiply; one of fewer entries than the second is not measured.
 MAX_CONTEXT_FLOATS, FEW_FLOATS = 2**29, 2**17
 CHUNKS_AT_ONCE = 2
-# Rows are padded to one of these numbers, and beyond them in steps of up to a quarter.
-SIZES = (16, 64, 256, 1024)
+# Rows are padded to one of these numbers, and beyond them in steps of up to a quarter. Products of fewer rows are
+# computed in another order, so that the last digit of a prediction would depend on the rows beside it.
+SIZES = (64, 256, 1024)
 # Classes are padded to one of these numbers, and beyond them to a multiple of the last.
 CLASSES = (2, 5, 10)
 
 
 def padded_size(n: int) -> int:
-    """A multiple of 16 to which n rows are padded; there are few, because each needs a program.
-
-    Processors compute rows in blocks of 8 or fewer. Rounding differs in an incomplete block, so without full blocks the
-    last digit of a prediction would depend on the position of its row.
-    """
+    """The number to which n rows are padded; there are few, because each needs a program."""
     step = 1 << max(0, n.bit_length() - 3)
     return next((size for size in SIZES if n <= size), -(-n // step) * step)
 

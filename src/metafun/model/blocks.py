@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -46,16 +46,16 @@ def pooling_at(
         k: embedded keys a(xᵢ).
         mask: False for padded keys.
     """
-    if weights_fit(len(q), len(k)):
+    if weights_fit(q.shape[0], k.shape[0]):
         return partial(pool, pooling.weights(q, k, mask))
     return partial(pool_in_blocks, pooling, q, k, mask)
 
 
-def weights_fit(queries: int, keys: int) -> bool:
+def weights_fit(queries: Any, keys: int) -> bool:
     """Whether the weights of all queries and keys are computed at once.
 
     Args:
-        queries: their number, which is not known where a program is exported.
+        queries: their number, a symbol where a program is exported for any number.
         keys: their number.
     """
     here = size_here()
@@ -91,9 +91,9 @@ def pool_in_blocks(
         def at(q: Float[Array, "b da"]) -> Float[Array, "b *k dr"]:
             return pool(pooling.weights(q, k, mask), u)
 
-    if is_symbolic_dim(len(q)):
+    if is_symbolic_dim(q.shape[0]):
         return at(q)
-    return jax.lax.map(jax.checkpoint(at), _split(q, size.queries)).reshape(-1, *u.shape[1:])[: len(q)]
+    return jax.lax.map(jax.checkpoint(at), _split(q, size.queries)).reshape(-1, *u.shape[1:])[: q.shape[0]]
 
 
 class _Sums(NamedTuple):
@@ -116,19 +116,19 @@ def _running_sum(
     def add(sums: _Sums, block: tuple[Array, Array, Array]) -> tuple[_Sums, None]:
         k, mask, u = block
         values = jnp.moveaxis(u.reshape(len(u), -1, heads, size), 2, 0).reshape(heads, len(u), -1)
-        found = similarity(q, k, mask).reshape(heads, len(q), len(k))
+        found = similarity(q, k, mask).reshape(heads, q.shape[0], k.shape[0])
         if pooling.is_kernel:
             return sums._replace(pooled=sums.pooled + found @ values), None
         top = jax.lax.stop_gradient(jnp.maximum(sums.top, found.max(-1, keepdims=True)))
         kept, exp = jnp.exp(sums.top - top), jnp.exp(found - top)
         return _Sums(kept * sums.pooled + exp @ values, kept * sums.total + exp.sum(-1, keepdims=True), top), None
 
-    zero = jnp.zeros((heads, len(q), u[0, 0].size // heads), u.dtype)
+    zero = jnp.zeros((heads, q.shape[0], u[0, 0].size // heads), u.dtype)
     least = jnp.finfo(u.dtype).min
     start = _Sums(zero, zero[..., :1], jnp.full_like(zero[..., :1], least))
     sums, _ = jax.lax.scan(jax.checkpoint(add), start, keys)
     pooled = sums.pooled if pooling.is_kernel else sums.pooled / jnp.maximum(sums.total, jnp.finfo(u.dtype).tiny)
-    return jnp.moveaxis(pooled.reshape(heads, len(q), -1, size), 0, 2).reshape(len(q), *classes, heads * size)
+    return jnp.moveaxis(pooled.reshape(heads, q.shape[0], -1, size), 0, 2).reshape(q.shape[0], *classes, heads * size)
 
 
 def _split(rows: Array, most: int) -> Array:
