@@ -275,9 +275,6 @@ def test_numbers_that_overflow_are_refused(scale, checkpoint):
 @pytest.mark.filterwarnings("ignore")
 def test_a_prediction_that_is_not_finite_is_an_error():
     x, y = np.linspace(0, 1, 8)[:, None], np.linspace(-1, 1, 8)
-    fitted = MetaFunRegressor("gp-rbf").fit(x, y)
-    with pytest.raises(ValueError, match="scale"):
-        fitted.predict([[3e38]])  # near the largest number
     trained = open_trained("gp-rbf")
     huge = jax.tree.map(lambda leaf: 1e30 * leaf if isinstance(leaf, jax.Array) else leaf, trained.model)
     with pytest.raises(InvalidTask, match="the prediction of row 0 is not finite"):

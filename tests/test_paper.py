@@ -158,7 +158,8 @@ def test_a_broken_last_line_is_taken_out_and_measured_again(one_row):
 
 
 def test_a_damaged_line_in_the_middle_is_not_passed_over(tmp_path):
-    for text, message in (("{\n{}\n", "line 1 is not JSON"), ('{"item": 3}', "line 1 is not a result: the key 'row' is missing")):
+    lacking = "line 1 is not a result: the key 'row' is missing"
+    for text, message in (("{\n{}\n", "line 1 is not JSON"), ('{"item": 3}', lacking)):
         (tmp_path / "paper.jsonl").write_text(text)
         with pytest.raises(InvalidResults, match=message):
             Results(tmp_path)

@@ -116,7 +116,7 @@ def predict(model, context, x):
     return model.predict(model.encode(context), x)
 
 
-def test_a_linear_function_of_twenty_columns_is_learned_in_context(optimised):
+def test_a_linear_function_of_twenty_columns_is_learned_in_context():
     """Of 64 rows, before any training: the process with its initial covariance."""
     rng = np.random.default_rng(0)
     x, w = rng.normal(size=(264, 20)).astype(np.float32), rng.normal(size=20)
