@@ -245,6 +245,13 @@ def test_parameters_that_are_not_finite_are_refused(regression, tmp_path):
         MetaFunRegressor(tmp_path / "nan.safetensors").fit(*wave())
 
 
+def test_joint_samples_of_more_points_than_in_training_stay_in_range():
+    """What is drawn joins the context: unweighed, the kernel sum over 250 points would diverge."""
+    x, many = np.linspace(-1.5, 1.5, 6)[:, None], np.linspace(-1.9, 1.9, 250)[:, None]
+    drawn = MetaFunRegressor("gp-rbf").fit(x, np.sin(2 * x[:, 0])).sample_y(many, 2, 0, True)
+    assert abs(drawn).max() < 5
+
+
 def test_more_points_than_in_training_improve_a_smooth_curve():
     """Kernel weights add up: without weighing, the sum over 256 points would diverge."""
     rng, anywhere = np.random.default_rng(0), np.linspace(-1.9, 1.9, 100)[:, None]

@@ -275,6 +275,10 @@ def test_numbers_that_overflow_are_refused(scale, checkpoint):
 @pytest.mark.filterwarnings("ignore")
 def test_a_prediction_that_is_not_finite_is_an_error():
     x, y = np.linspace(0, 1, 8)[:, None], np.linspace(-1, 1, 8)
+    try:
+        assert np.isfinite(MetaFunRegressor("gp-rbf").fit(x, y).predict([[1e38], [3e38]])).all()
+    except InvalidTask as error:
+        assert "scale" in str(error)
     trained = open_trained("gp-rbf")
     huge = jax.tree.map(lambda leaf: 1e30 * leaf if isinstance(leaf, jax.Array) else leaf, trained.model)
     with pytest.raises(InvalidTask, match="the prediction of row 0 is not finite"):

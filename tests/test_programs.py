@@ -3,7 +3,10 @@
 import jax
 import platformdirs
 import pytest
+from jax._src.lru_cache import LRUCache
+from typer.testing import CliRunner
 
+from metafun.cli import app
 from metafun.errors import InvalidConfig
 from metafun.training import programs
 from metafun.training.programs import keep_programs
@@ -63,7 +66,27 @@ def test_another_value_of_the_variable_is_refused(cache, monkeypatch):
         keep_programs()
 
 
+def test_the_command_line_refuses_it_in_a_line(cache, monkeypatch):
+    monkeypatch.setenv(programs.SWITCH, "off")
+    refused = CliRunner().invoke(app, ["info"])
+    assert refused.exit_code == 2 and refused.stderr.count("\n") == 1
+    assert "METAFUN_KEEP_PROGRAMS = 'off', but it must be 0 or 1" in refused.stderr
+
+
 def test_a_folder_that_cannot_be_made_is_no_error(cache):
     cache.parent.write_text("a file in its place")
     keep_programs()
     assert jax.config.jax_compilation_cache_dir is None
+
+
+def test_programs_without_a_time_of_use_do_not_stop_the_cache(cache):
+    """As a killed process leaves them, and an earlier version did; JAX's own code reads the folder."""
+    cache.mkdir(parents=True)
+    (cache / "undated-cache").write_bytes(b"a program")
+    (cache / "dated-cache").write_bytes(b"a program")
+    (cache / "dated-atime").write_bytes((1).to_bytes(8, "little"))
+    keep_programs()
+    kept = LRUCache(str(cache), max_size=programs.MOST_BYTES)
+    kept.put("new", b"another program")
+    assert kept.get("new") == b"another program" and kept.get("dated") == b"a program"
+    assert not (cache / "undated-cache").exists()

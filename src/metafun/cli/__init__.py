@@ -3,7 +3,6 @@
 import sys
 
 from ..training.devices import use_all_cores
-from ..training.programs import keep_programs
 from . import bench, data, demos, experiments, fitting, play, reproduce, search
 from .console import app
 
@@ -17,5 +16,4 @@ def main() -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that lacks a character still gets the table
     use_all_cores()
-    keep_programs()
     app(prog_name="metafun")

@@ -15,6 +15,7 @@ from ..data.table import printable
 from ..errors import MetaFunError
 from ..files import write_atomically
 from ..training.memory import enough_memory
+from ..training.programs import keep_programs
 
 out = Console(soft_wrap=True, markup=False, highlight=False)
 err = Console(stderr=True, soft_wrap=True, highlight=False)
@@ -32,6 +33,7 @@ class Commands(TyperGroup):
         try:
             with warnings.catch_warnings(), enough_memory(remedy):
                 warnings.showwarning = _show_warning
+                keep_programs()
                 return super().invoke(ctx)
         except (MetaFunError, OSError) as error:
             self._fail(f"[bold red]error:[/] {escape(shown(str(error)))}", 2)

@@ -1,7 +1,7 @@
 """An embedding turns raw inputs into vectors for a learner, and is trained with it."""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import jax
@@ -59,7 +59,7 @@ class Embedded(Learner):
     def is_for_any_classes(self) -> bool:
         return self.learner.is_for_any_classes
 
-    def weighing(self, weight: Float[Array, ""]) -> "Embedded":
+    def weighing(self, weight: Float[Array, ""]) -> Self:
         return eqx.tree_at(lambda model: model.learner, self, self.learner.weighing(weight))
 
     def encode(self, context: Points, key: PRNGKeyArray | None = None) -> EncodedTask:

@@ -25,17 +25,19 @@ MAX_ROWS_AT_ONCE = 4096
 # Of an encoded context, in which rows and classes multiply; one of fewer entries than the second is not measured.
 MAX_CONTEXT_FLOATS, FEW_FLOATS = 2**29, 2**17
 CHUNKS_AT_ONCE = 2
-# Rows are padded to one of these numbers, and beyond them in steps of up to a quarter. Products of fewer rows are
-# computed in another order, so that the last digit of a prediction would depend on the rows beside it.
-SIZES = (64, 256, 1024)
+# Among so few rows, not even the last digit of a prediction depends on how many are asked for, as scikit-learn checks.
+LEAST_ROWS = 64
+# More rows are padded more tightly: time matters more than the number of programs. The last rows of several chunks are
+# predicted in chunks of so many.
+MANY_ROWS = 1024
 # Classes are padded to one of these numbers, and beyond them to a multiple of the last.
 CLASSES = (2, 5, 10)
 
 
 def padded_size(n: int) -> int:
-    """The number to which n rows are padded; there are few, because each needs a program."""
-    step = 1 << max(0, n.bit_length() - 3)
-    return next((size for size in SIZES if n <= size), -(-n // step) * step)
+    """The number to which n rows are padded: 64, 96, 128, 192, 256, …; there are few, because each needs a program."""
+    step = 1 << max(0, n.bit_length() - (3 if n > MANY_ROWS else 2))
+    return max(LEAST_ROWS, -(-n // step) * step)
 
 
 def padded_classes(k: int) -> int:
@@ -77,7 +79,7 @@ def padded_chunks(rows: NDArray, scale: Callable[[NDArray], NDArray], most: int)
     while start < len(rows):
         left = len(rows) - start
         # The last rows in several chunks of one size, which needs no further program.
-        size = most if left >= most else min(padded_size(left), SIZES[-1], most)
+        size = most if left >= most else min(padded_size(left), MANY_ROWS, most)
         chunk = to_float32(scale(rows[start : start + size]), "X")
         yield pad_rows(chunk, size), len(chunk)
         start += size

@@ -202,7 +202,8 @@ class MetaFunRegressor(RegressorMixin, FewShotEstimator):
         x = pad_rows(to_float32(self.scaling_.scale_inputs(rows), "X"), padded_size(len(rows)))
         mask = jnp.arange(len(x)) < len(rows)
         with enough_memory(FEWER_ROWS):
-            values = _sample_paths(self.trained_.model, context, jnp.asarray(x), key, n_samples, Plan(), mask)
+            most = self.trained_.tasks.most_context
+            values = _sample_paths(self.trained_.model, context, jnp.asarray(x), key, n_samples, Plan(), mask, most)
         return np.moveaxis(scale.inverse(np.asarray(values, float)[:, : len(rows)]), 0, -1)
 
     def _require_std(self) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..config import Experiment, parse_config, parse_toml
@@ -82,11 +81,10 @@ class Trained:
 
         More points than in training weigh as much together as the most in training.
         """
-        most = self.tasks.most_context
 
         def encode(model: Learner, x: jax.Array, y: jax.Array, mask: jax.Array) -> Any:
-            weight = 1.0 if most is None else most / jnp.maximum(mask.sum(), most)
-            return model.weighing(jnp.asarray(weight, x.dtype)).encode(Points(x, y, mask))
+            context = Points(x, y, mask)
+            return model.for_context(context, self.tasks.most_context).encode(context)
 
         return self._compiled(encode)
 

@@ -88,6 +88,7 @@ def sample_paths(
     count: int,
     plan: Plan | None = None,
     mask: Bool[Array, " m"] | None = None,
+    most: int | None = None,
 ) -> Float[Array, "count m dy"]:
     """Outputs at all x, drawn in turn; in classification one-hot labels, of the classes in the context.
 
@@ -99,10 +100,11 @@ def sample_paths(
         count: number of paths.
         plan: order and blocks; by default a random order, one by one.
         mask: False where a row of x is padding; its outputs are 0.
+        most: as in `Learner.for_context`; what is drawn counts too.
     """
     plan, mask = plan or Plan(), jnp.ones(len(x), bool) if mask is None else mask
     key_order, key_draws = jax.random.split(key)
-    blocks, links = plan.blocks(x, mask, key_order), chain(model, context, x, mask)
+    blocks, links = plan.blocks(x, mask, key_order), chain(model, context, x, mask, most)
 
     def draw(prediction: Any, key: PRNGKeyArray) -> tuple[Array, Array]:
         y = prediction.sample(key, 1)[0]

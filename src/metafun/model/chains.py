@@ -19,9 +19,11 @@ class Chain(eqx.Module):
 
     Args:
         start: context and targets, of which the mask keeps the context.
+        most: as in `Learner.for_context`.
     """
 
     start: eqx.AbstractVar[Points]
+    most: eqx.AbstractVar[int | None]
 
     @abstractmethod
     def initial(self) -> Any:
@@ -41,12 +43,14 @@ class Encoding(Chain):
 
     model: Learner
     start: Points
+    most: int | None = eqx.field(static=True)
 
     def initial(self) -> Points:
         return self.start
 
     def predict(self, known: Points, rows: Int[Array, " b"]) -> Prediction:
-        return self.model.predict(self.model.encode(known), known.x[rows])
+        representation = self.model.for_context(known, self.most).encode(known)
+        return self.model.predict(representation, known.x[rows])
 
     def add(self, known: Points, rows: Int[Array, " b"], y: Float[Array, "b dy"]) -> Points:
         return _label(known, rows, y)
@@ -61,13 +65,14 @@ class Iterating(Chain):
     model: MetaFun
     start: Points
     pools: tuple[KnownWeights, ...]
+    most: int | None = eqx.field(static=True)
 
     def initial(self) -> Points:
         return self.start
 
     def predict(self, known: Points, rows: Int[Array, " b"]) -> Prediction:
-        fixed = eqx.tree_at(lambda model: model.pools, self.model, self.pools)
-        representation = fixed.encode(known)
+        model = self.model.for_context(known, self.most)
+        representation = eqx.tree_at(lambda model: model.pools, model, self.pools).encode(known)
         here = tuple(pool.at(rows) for pool in self.pools)
         return self.model.predict(eqx.tree_at(lambda r: r.pools, representation, here), known.x[rows])
 
@@ -91,6 +96,7 @@ class Adding(Chain):
     model: MetaFun
     start: Points
     pools: tuple[KnownWeights, ...]
+    most: int | None = eqx.field(static=True)
 
     def initial(self) -> Accumulated:
         return Accumulated(self.start, self._updates(self.start))
@@ -100,7 +106,7 @@ class Adding(Chain):
         representation = FunctionalRepresentation(
             initial=self.model.initial,
             pools=(pool.at(rows),),
-            step_size=self.model.step_size,
+            step_size=self.model.for_context(points, self.most).step_size,
             keys=(pool.queries,),
             mask=points.mask,
             classes=None,
@@ -117,7 +123,9 @@ class Adding(Chain):
         return self.model.updates[0](points, self.model.initial(points.x), lambda r: jnp.zeros(()))
 
 
-def chain(model: Learner, context: Points, x: Float[Array, "m dx"], mask: Bool[Array, " m"]) -> Chain:
+def chain(
+    model: Learner, context: Points, x: Float[Array, "m dx"], mask: Bool[Array, " m"], most: int | None = None
+) -> Chain:
     """The model at the rows of the context and then those of x, by the least work.
 
     Args:
@@ -125,16 +133,17 @@ def chain(model: Learner, context: Points, x: Float[Array, "m dx"], mask: Bool[A
         context: what is known.
         x: inputs of the targets.
         mask: False where a row of x is padding.
+        most: as in `Learner.for_context`.
     """
     unknown = Points(x, jnp.zeros((len(x), context.y.shape[1]), context.y.dtype), jnp.zeros(len(x), bool))
     start = join(context, unknown)
     if not isinstance(model, MetaFun):
-        return Encoding(model=model, start=start)
+        return Encoding(model=model, start=start, most=most)
     # Padding is left out of what a pooling computes from all keys, such as their centre.
     there = jnp.concatenate([context.mask, mask])
     pools = tuple(KnownWeights.between(pool, start.x, there) for pool in model.pools)
     is_additive = model.iterations == 1 and model.similarity is None and model.updates[0].is_pointwise
-    return (Adding if is_additive else Iterating)(model=model, start=start, pools=pools)
+    return (Adding if is_additive else Iterating)(model=model, start=start, pools=pools, most=most)
 
 
 def _label(points: Points, rows: Int[Array, " b"], y: Float[Array, "b dy"]) -> Points:

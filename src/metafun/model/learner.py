@@ -1,10 +1,11 @@
 """The interface of a meta-learner, all that training, evaluation and figures rely on."""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .likelihoods import Likelihood, Prediction, masked_mean
@@ -28,12 +29,23 @@ class Learner(eqx.Module):
     def encode(self, context: Points, key: PRNGKeyArray | None = None) -> Any:
         """The representation of a task, computed from its context alone."""
 
-    def weighing(self, weight: Float[Array, ""]) -> "Learner":
+    def weighing(self, weight: Float[Array, ""]) -> Self:
         """The learner whose context points count as `weight` points each; unless overridden, itself.
 
         Only a sum over the points grows with their number; means and shares do not.
         """
         return self
+
+    def for_context(self, context: Points, most: int | None) -> Self:
+        """The learner for a context that may have more points than in training: together they count as `most`.
+
+        Args:
+            context: the labelled points.
+            most: the most points in training; None where their number is not limited.
+        """
+        if most is None:
+            return self
+        return self.weighing(jnp.asarray(most / jnp.maximum(context.mask.sum(), most), context.x.dtype))
 
     @abstractmethod
     def predict(self, representation: Any, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None) -> Prediction:

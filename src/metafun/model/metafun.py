@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import jax
@@ -133,7 +133,7 @@ class MetaFun(Learner):
     def is_for_any_classes(self) -> bool:
         return all(update.is_for_any_classes for update in self.updates)
 
-    def weighing(self, weight: Float[Array, ""]) -> "MetaFun":
+    def weighing(self, weight: Float[Array, ""]) -> Self:
         # A softmax divides by the sum of the weights, and the gradient of a mean loss by the number of points.
         adds_up = any(p.is_kernel for p in self.pools) and all(u.is_pointwise for u in self.updates)
         return eqx.tree_at(lambda model: model.step_size, self, weight * self.step_size) if adds_up else self

@@ -7,7 +7,7 @@ In classification each class has its own z, as it has its own r.
 
 import math
 from abc import abstractmethod
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import jax
@@ -139,7 +139,7 @@ class StochasticMetaFun(Learner):
     def is_for_any_classes(self) -> bool:
         return self.metafun.is_for_any_classes
 
-    def weighing(self, weight: Float[Array, ""]) -> "StochasticMetaFun":
+    def weighing(self, weight: Float[Array, ""]) -> Self:
         return eqx.tree_at(lambda model: model.metafun, self, self.metafun.weighing(weight))
 
     def encode(self, context: Points, key: PRNGKeyArray | None = None) -> StochasticRepresentation:

@@ -1,8 +1,11 @@
 """Compiled programs on disk: a later process reads them in a fraction of the time that compiling takes."""
 
+import contextlib
 import os
 from functools import cache
+from pathlib import Path
 
+import filelock
 import jax
 import platformdirs
 
@@ -35,6 +38,19 @@ def keep_programs() -> None:
         return
     if not os.access(folder, os.W_OK):
         return
+    _remove_undated(folder)
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_compilation_cache_max_size", MOST_BYTES)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", LEAST_SECONDS)
+
+
+def _remove_undated(folder: Path) -> None:
+    """Removes programs without a time of use: killed writers and unbounded caches leave them, and JAX fails on them.
+
+    JAX writes a program and its time under the same lock; where another process holds it, that one looks after them.
+    """
+    with contextlib.suppress(filelock.Timeout, OSError), filelock.FileLock(folder / ".lockfile", timeout=1):
+        dated = {path.name.removesuffix("-atime") for path in folder.glob("*-atime")}
+        for path in folder.glob("*-cache"):
+            if path.name.removesuffix("-cache") not in dated:
+                path.unlink(missing_ok=True)

@@ -6,12 +6,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ...model.task import Points, Task
-from ..base import TaskDistribution
-from ..scaling import OUTPUT_CLIP, ClippedScaling, RobustScaling, compress_tails
+from ..scaling import RobustScaling, compress_tails
 from . import features, functions
+from .base import Tables
 from .causes import graph
 from .draws import categories, integers, log_uniform, normals
-from .labels import balanced_order, by_largest, by_threshold, class_shares, clusters, noisy, two_classes_first
+from .labels import by_largest, by_threshold, class_shares, clusters, noisy
 
 
 class Table(eqx.Module):
@@ -32,28 +32,8 @@ class Table(eqx.Module):
     used: Bool[Array, " d"]
 
 
-class MixedTables(TaskDistribution):
-    """Tables standardised by their context, as `fit` does. A column beyond the table's width is missing in every row.
-
-    Args:
-        columns: maximum number of columns.
-        context: (minimum, maximum) of the number of context rows; the logarithm of their number is uniform.
-        targets: maximum number of targets.
-    """
-
-    columns: int = eqx.field(static=True)
-    context: tuple[int, int] = eqx.field(static=True)
-    targets: int = eqx.field(static=True)
-
-    @property
-    def rows(self) -> int:
-        """Rows drawn, context and targets together."""
-        return self.context[1] + self.targets
-
-    def context_size(self, key: PRNGKeyArray) -> Int[Array, ""]:
-        """The number of context rows of one table."""
-        least, most = self.context
-        return jnp.clip(log_uniform(key, least, most + 1).astype(int), least, most)
+class MixedTables(Tables):
+    """Tables of many kinds, with all their columns."""
 
     def used_columns(self, key: PRNGKeyArray) -> tuple[Bool[Array, " d"], Bool[Array, " d"]]:
         """Which columns the table has, and which of them are informative: any share of them, or a few."""
@@ -88,7 +68,6 @@ class MixedTables(TaskDistribution):
     def split(
         self, n: Int[Array, ""], x: Float[Array, "rows d"], y: Float[Array, "rows k"], is_target: Bool[Array, " rows"]
     ) -> Task:
-        """A task: the first n rows are the context, the last `targets` rows where `is_target` holds the target."""
         most = self.context[1]
         own = jnp.arange(most) < n
         x = compress_tails(RobustScaling.of(jnp.where(own[:, None], x[:most], jnp.nan))(x))
@@ -112,15 +91,7 @@ class MixedNumberTables(MixedTables):
         x = jnp.where(follows[0] & follows[1:], moved, table.x)
         y = _rescaled(keys[5], functions.standardise(y))
         x = jnp.where(table.there, features.with_gaps(keys[6], x), jnp.nan)
-        task = self.split(self.context_size(keys[7]), x, y, jnp.ones(self.rows, bool))
-        scale = ClippedScaling.of(jnp.where(task.context.mask[:, None], task.context.y, jnp.nan))
-        context, target = scale(task.context.y), scale(task.target.y)
-        # A target far outside the context's range teaches nothing.
-        within = abs(target[:, 0]) < OUTPUT_CLIP
-        return Task(
-            Points(task.context.x, context, task.context.mask),
-            Points(task.target.x, target, task.target.mask & within),
-        )
+        return self.of_numbers(self.context_size(keys[7]), x, y)
 
 
 def _rescaled(key: PRNGKeyArray, y: Float[Array, "n one"]) -> Float[Array, "n one"]:
@@ -162,9 +133,4 @@ class MixedLabelTables(MixedTables):
 
         x = jnp.where(is_clustered, clustered, table.x)
         x = jnp.where(table.there, features.with_gaps(keys[8], x), jnp.nan)
-        n = self.context_size(keys[9])
-        order = jnp.where(is_balanced, balanced_order(labels, self.classes, self.context[1]), jnp.arange(self.rows))
-        order = order[two_classes_first(labels[order])]
-        x, labels = x[order], labels[order]
-        shown = jnp.zeros(self.classes, bool).at[labels].max(jnp.arange(self.rows) < n)
-        return self.split(n, x, jax.nn.one_hot(labels, self.classes), shown[labels])
+        return self.of_labels(self.context_size(keys[9]), x, labels, self.classes, is_balanced)

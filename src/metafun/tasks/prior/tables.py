@@ -6,40 +6,20 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ...model.task import Points, Task
-from ..base import TaskDistribution
-from ..scaling import OUTPUT_CLIP, ClippedScaling, RobustScaling, compress_tails
+from ..scaling import RobustScaling, compress_tails
 from . import features, functions
+from .base import Tables
 from .draws import categories, integers, log_uniform, normals
-from .labels import balanced_order, by_largest, by_threshold, class_shares, clusters, noisy, two_classes_first
+from .labels import by_largest, by_threshold, class_shares, clusters, noisy
 
 
-class Tables(TaskDistribution):
-    """Tables standardised by their context, as `fit` does. A column beyond the table's width is missing in every row.
-
-    Args:
-        columns: maximum number of columns.
-        context: (minimum, maximum) of the number of context rows; the logarithm of their number is uniform.
-        targets: maximum number of targets.
-    """
-
-    columns: int = eqx.field(static=True)
-    context: tuple[int, int] = eqx.field(static=True)
-    targets: int = eqx.field(static=True)
+class NarrowTables(Tables):
+    """Tables of which the wide ones are replaced by their principal components."""
 
     @property
     def drawn(self) -> int:
         """Columns drawn: wide tables have up to twice as many, and are replaced by their principal components."""
         return 2 * self.columns
-
-    @property
-    def rows(self) -> int:
-        """Rows drawn, context and targets together."""
-        return self.context[1] + self.targets
-
-    def context_size(self, key: PRNGKeyArray) -> Int[Array, ""]:
-        """The number of context rows of one table."""
-        least, most = self.context
-        return jnp.clip(log_uniform(key, least, most + 1).astype(int), least, most)
 
     def used_columns(self, key: PRNGKeyArray) -> tuple[Bool[Array, " d"], Bool[Array, " d"]]:
         """Which columns the table has, and which of them are informative."""
@@ -56,7 +36,6 @@ class Tables(TaskDistribution):
     def split(
         self, n: Int[Array, ""], x: Float[Array, "rows d"], y: Float[Array, "rows k"], is_target: Bool[Array, " rows"]
     ) -> Task:
-        """A task: the first n rows are the context, the last `targets` rows where `is_target` holds the target."""
         most = self.context[1]
         own = jnp.arange(most) < n
         is_wide = ~jnp.isnan(x[:, self.columns]).all()
@@ -67,7 +46,7 @@ class Tables(TaskDistribution):
         return Task(Points(x[:most], y[:most], own), Points(x[most:], y[most:], is_target[most:]))
 
 
-class NumberTables(Tables):
+class NumberTables(NarrowTables):
     """Regression: y is a noisy random function of the columns; in some tables, columns follow from y instead."""
 
     def sample(self, key: PRNGKeyArray) -> Task:
@@ -84,18 +63,10 @@ class NumberTables(Tables):
         y = jnp.where(jax.random.bernoulli(keys[9], 0.15), jnp.exp(y / (1 + noise)), y)
         x = features.with_gaps(keys[10], features.warped(keys[11], z))
         n = self.context_size(jax.random.fold_in(key, 0))
-        task = self.split(n, jnp.where(there, x, jnp.nan), y, jnp.ones(self.rows, bool))
-        scale = ClippedScaling.of(jnp.where(task.context.mask[:, None], task.context.y, jnp.nan))
-        context, target = scale(task.context.y), scale(task.target.y)
-        # A target far outside the context's range teaches nothing.
-        within = abs(target[:, 0]) < OUTPUT_CLIP
-        return Task(
-            Points(task.context.x, context, task.context.mask),
-            Points(task.target.x, target, task.target.mask & within),
-        )
+        return self.of_numbers(n, jnp.where(there, x, jnp.nan), y)
 
 
-class LabelTables(Tables):
+class LabelTables(NarrowTables):
     """Classification with 2 to `classes` classes; in half of the tables the context is balanced."""
 
     classes: int = eqx.field(static=True)
@@ -122,9 +93,5 @@ class LabelTables(Tables):
         x = features.warped(keys[10], jnp.where(is_clustered, clustered, z))
         x = jnp.where(there, features.with_gaps(keys[11], x), jnp.nan)
         n = self.context_size(jax.random.fold_in(key, 0))
-        order = balanced_order(labels, self.classes, self.context[1])
-        order = jnp.where(jax.random.bernoulli(jax.random.fold_in(key, 1), 0.5), order, jnp.arange(self.rows))
-        order = order[two_classes_first(labels[order])]
-        x, labels = x[order], labels[order]
-        shown = jnp.zeros(self.classes, bool).at[labels].max(jnp.arange(self.rows) < n)
-        return self.split(n, x, jax.nn.one_hot(labels, self.classes), shown[labels])
+        is_balanced = jax.random.bernoulli(jax.random.fold_in(key, 1), 0.5)
+        return self.of_labels(n, x, labels, self.classes, is_balanced)
