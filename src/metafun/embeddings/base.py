@@ -20,6 +20,14 @@ class Embedding(eqx.Module):
     def size(self) -> int:
         """The length of a vector."""
 
+    def along(self, directions: Float[Array, "dx dx"]) -> Self:
+        """The embedding, untrained, in the directions of some data; unless overridden, as it is.
+
+        Args:
+            directions: one in each column, the most telling first.
+        """
+        return self
+
     def summarise_context(self, context: Points) -> Any:
         """What embedding a row needs to know of the context; unless overridden, nothing."""
         return None

@@ -178,6 +178,10 @@ class TaskSource(ABC):
         """What the settings of `evaluation` amount to where they are not given."""
         return {}
 
+    def directions(self) -> Float[np.ndarray, "dx dx"] | None:
+        """Directions of the inputs, one in each column, the most telling first; None where there are none."""
+        return None
+
     def scaling(self, X: np.ndarray, Y: np.ndarray | None) -> TaskScaling:
         """How the rows of a task are scaled for the model, and its predictions back.
 

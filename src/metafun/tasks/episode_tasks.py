@@ -8,19 +8,23 @@ from typing import Any, Literal, Self
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from ..data import Table, absolute
 from ..errors import InvalidConfig, InvalidData
 from ..values import ClassCount, Count, NonNegative, PointCount, Power, Real, Share, Size, TrainingSplit
 from .base import TaskSource
+from .directions import Scatter, discriminant, principal
 from .episodes import Episodes, check
-from .preprocessing import POWERS, Preprocessing, clearly_best, nearest_mean_accuracies, raised
+from .preprocessing import POWERS, Preprocessing, clearly_best, nearest_mean_accuracies, raised, unit
 from .row_transforms import Pixels, RowTransform, Unchanged, UnitLength
 from .rows import open_unchanged, rows_of
 from .scaling import UNSCALED, TaskScaling
 
 # Name of the split of classes of val that are not trained on.
 HELD_OUT = "held-out"
+# Folds of the validation classes, where the others are trained on.
+FOLDS = 2
 # Tasks on which ways of preprocessing are compared.
 CHOICE_TASKS = 1000
 
@@ -54,7 +58,10 @@ class EpisodeTasks(TaskSource):
             `val_share`, the means of train and val are weighted by it.
         power: exponent of the absolute features, before they are centred.
         choose: whether `centre` and `power` are chosen when a run begins: those with which the nearest class mean is
-            best on the validation classes.
+            best on the validation classes; with `val_share`, on folds of them, as in the protocol.
+        discriminant: whether a model with `embedding.directions` starts in the directions that tell the training
+            classes apart; otherwise these are principal components, which leave cosines as they are. With `choose`,
+            only if the nearest class mean is better that way.
         val_share: share of the training tasks whose classes are all of val, where val is trained on, as in the
             protocol; the classes of the others are all of train. If not given, tasks mix the classes of both.
         held_out: fold and number of folds: this fold of the classes of val is not trained on, and validates instead.
@@ -75,6 +82,7 @@ class EpisodeTasks(TaskSource):
     centre: bool = False
     power: Power = 1.0
     choose: bool = False
+    discriminant: bool = False
     val_share: Share | None = None
     held_out: tuple[Size, Count] | None = None
     features: Count | None = None
@@ -82,7 +90,7 @@ class EpisodeTasks(TaskSource):
     fingerprint: str | None = None
     mean: tuple[Real, ...] | None = None
 
-    added = {"centre": False, "power": 1.0, "choose": False}  # noqa: RUF012
+    added = {"centre": False, "power": 1.0, "choose": False, "discriminant": False}  # noqa: RUF012
     problem = "classification"
     splits_classes = True
     test_settings = ("fingerprint",)
@@ -118,8 +126,8 @@ class EpisodeTasks(TaskSource):
                 f"tasks.held_out = [{fold}, {folds}], but the first number, the fold, must be from 0 to {folds - 1}."
             )
         if self.pixels is not None:
-            for name, used in {"centre": self.centre, "power": self.power != 1, "choose": self.choose}.items():
-                if used:
+            for name in ("centre", "power", "choose", "discriminant"):
+                if getattr(self, name) not in (False, 1.0):
                     raise InvalidConfig(f"tasks.{name} is for features, but tasks.pixels makes rows images; drop one.")
 
     def resolve(self, validates: bool) -> Self:
@@ -142,21 +150,47 @@ class EpisodeTasks(TaskSource):
         )
 
     def _chosen(self, validates: bool) -> Self:
-        """With the centring and power that are best for a nearest class mean on the validation classes."""
+        """With the preprocessing that is best for a nearest class mean on the validation classes."""
         options = [
-            dataclasses.replace(self, choose=False, centre=centre, power=power, mean=None)
+            dataclasses.replace(self, choose=False, discriminant=False, centre=centre, power=power, mean=None)
             for power in POWERS
             for centre in (True, False)
         ]
         if not validates:
             return options[0]
+        best = _best(options)
+        # A common direction of all classes tells none apart.
+        return _best([best, dataclasses.replace(best, centre=True, discriminant=True)]) if self.discriminant else best
+
+    def nearest_mean_accuracies(self, count: int) -> Float[np.ndarray, " count"]:
+        """The accuracy of a nearest class mean of the preprocessed features, in tasks of the validation classes.
+
+        Args:
+            count: number of tasks.
+        """
         table = self.table()
+        resolved = dataclasses.replace(self, mean=self._mean(table))
         tasks = self._episodes(table, (self._validation_split,), Unchanged())
-        results = []
-        for option in options:
-            rows = option._preprocessing(option._mean(table))(tasks.features.astype(float))
-            results.append(nearest_mean_accuracies(dataclasses.replace(tasks, features=rows), CHOICE_TASKS))
-        return options[clearly_best(results)]
+        rows = resolved._known_preprocessing(np.asarray(tasks.features, np.float32))
+        if self.discriminant:
+            rows = unit(rows @ resolved.directions())
+        return nearest_mean_accuracies(dataclasses.replace(tasks, features=jnp.asarray(rows)), count)
+
+    def directions(self) -> Float[np.ndarray, "dx dx"] | None:
+        if self.pixels is not None:
+            return None
+        table, preprocess = self.table(), self._known_preprocessing
+
+        def scatter(*splits: str) -> Scatter:
+            rows = (table.features[each.start : each.start + each.count] for each in table.split(*splits))
+            return Scatter.of(preprocess(each.astype(np.float32)) for each in rows)
+
+        found = Scatter.mixed(
+            [(1.0, scatter(*self.train_on))]
+            if self._shares is None
+            else [(share, scatter(split)) for split, share in self._shares.items()]
+        )
+        return (discriminant(found) if self.discriminant else principal(found)).astype(np.float32)
 
     def _mean(self, table: Table) -> tuple[float, ...] | None:
         """The mean that was subtracted in training stays, also with other data: it is part of the model."""
@@ -164,7 +198,7 @@ class EpisodeTasks(TaskSource):
             return self.mean if self.centre else None
         shares = self._shares or {"train": 1.0}
         means = [
-            share * raised(rows_of(table, split)[0].astype(np.float64), self.power).mean(0)
+            share * raised(rows_of(table, split)[0].astype(np.float32), self.power).mean(0, dtype=np.float64)
             for split, share in shares.items()
         ]
         return tuple(sum(means).tolist())
@@ -264,13 +298,23 @@ class EpisodeTasks(TaskSource):
         return self._preprocessing(self.mean)
 
     def _preprocessing(self, mean: tuple[float, ...] | None) -> Preprocessing:
-        return Preprocessing(self.power, None if mean is None else jnp.array(mean))
+        return Preprocessing(self.power, None if mean is None else np.array(mean, np.float32))
 
     def _episodes(
         self, table: Table, splits: Sequence[str], transform: RowTransform, shares: Mapping[str, float] | None = None
     ) -> Episodes:
         sizes = {"ways": self.ways, "shots": self.shots, "queries": self.queries}
         return Episodes.over(table, splits, **sizes, transform=transform, shares=shares)
+
+
+def _best(options: Sequence[EpisodeTasks]) -> EpisodeTasks:
+    """The option with the best nearest class mean; the mean over folds of val, if a share of it is trained on."""
+
+    def accuracies(option: EpisodeTasks) -> Float[np.ndarray, " count"]:
+        folds = option.tuning_sources(FOLDS)
+        return np.concatenate([fold.nearest_mean_accuracies(CHOICE_TASKS // len(folds)) for fold in folds])
+
+    return options[clearly_best([*map(accuracies, options)])]
 
 
 def _with_held_out(table: Table, fold: int, folds: int) -> Table:
