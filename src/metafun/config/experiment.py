@@ -58,7 +58,7 @@ class Experiment:
         evaluation = self.evaluation
         return self.tasks.test(shots=evaluation.shots, ways=evaluation.ways, targets=evaluation.targets)
 
-    def build_model(self, key: PRNGKeyArray, directions: Float[Array, "dx dx"] | None = None) -> Learner:
+    def build_model(self, key: PRNGKeyArray, directions: Float[Array | np.ndarray, "dx dx"] | None = None) -> Learner:
         """A fresh model with random weights.
 
         Args:
@@ -66,9 +66,9 @@ class Experiment:
             directions: see `directions`; the columns of the data if not given.
         """
         model = _build(self.config.model, self.config.embedding, self.tasks.sizes, self.tasks.image, key)
-        if directions is None or not isinstance(model, Embedded):
-            return model
-        return eqx.tree_at(lambda model: model.embedding, model, model.embedding.along(directions))
+        if directions is not None and isinstance(model, Embedded):
+            model = eqx.tree_at(lambda model: model.embedding, model, model.embedding.along(directions))
+        return model if self.tasks.temperature is None else model.at_temperature(self.tasks.temperature)
 
     def directions(self) -> Float[np.ndarray, "dx dx"] | None:
         """The directions of the data that models start with; None unless their embedding takes them."""

@@ -5,6 +5,7 @@ from typing import Any, Self
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from .base import Embedding
@@ -30,7 +31,7 @@ class LinearMap(Embedding):
     def size(self) -> int:
         return self.weights.shape[-1] if self.directions is None else self.directions.shape[-1]
 
-    def along(self, directions: Float[Array, "dx dx"]) -> Self:
+    def along(self, directions: Float[Array | np.ndarray, "dx dx"]) -> Self:
         if self.directions is None:
             return self
         return eqx.tree_at(lambda each: each.directions, self, jnp.asarray(directions, self.directions.dtype))

@@ -92,6 +92,11 @@ class TaskSource(ABC):
         return None
 
     @property
+    def temperature(self) -> float | None:
+        """With which a model's similarity term starts; None for the model's own."""
+        return None
+
+    @property
     def splits_classes(self) -> bool:
         """Whether classes are divided into train, val and test, as the paper's protocol needs."""
         return False

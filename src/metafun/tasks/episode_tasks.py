@@ -6,17 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from ..data import Table, absolute
 from ..errors import InvalidConfig, InvalidData
-from ..values import ClassCount, Count, NonNegative, PointCount, Power, Real, Share, Size, TrainingSplit
+from ..values import ClassCount, Count, NonNegative, PointCount, Positive, Power, Real, Share, Size, TrainingSplit
 from .base import TaskSource
 from .directions import Scatter, discriminant, principal
 from .episodes import Episodes, check
-from .preprocessing import POWERS, Preprocessing, clearly_best, nearest_mean_accuracies, raised, unit
+from .preprocessing import POWERS, NearestMeans, Preprocessing, best_temperature, clearly_best, raised, unit
 from .row_transforms import Pixels, RowTransform, Unchanged, UnitLength
 from .rows import open_unchanged, rows_of
 from .scaling import UNSCALED, TaskScaling
@@ -69,6 +70,8 @@ class EpisodeTasks(TaskSource):
         image: height and width of the images; filled in when a run begins.
         fingerprint: SHA-256 of the table; filled in when a run begins.
         mean: mean of each column, with `centre`; filled in when a run begins.
+        temperature: with which a model's similarity term starts; if not given, `model.similarity.temperature`. Filled
+            in with `choose` and `discriminant`: the most likely one of the nearest class mean.
     """
 
     kind: Literal["episodes"] = "episodes"
@@ -89,6 +92,7 @@ class EpisodeTasks(TaskSource):
     image: tuple[Count, Count] | None = None
     fingerprint: str | None = None
     mean: tuple[Real, ...] | None = None
+    temperature: Positive | None = None
 
     added = {"centre": False, "power": 1.0, "choose": False, "discriminant": False}  # noqa: RUF012
     problem = "classification"
@@ -127,7 +131,7 @@ class EpisodeTasks(TaskSource):
             )
         if self.pixels is not None:
             for name in ("centre", "power", "choose", "discriminant"):
-                if getattr(self, name) not in (False, 1.0):
+                if getattr(self, name) != self.added[name]:
                     raise InvalidConfig(f"tasks.{name} is for features, but tasks.pixels makes rows images; drop one.")
 
     def resolve(self, validates: bool) -> Self:
@@ -159,22 +163,29 @@ class EpisodeTasks(TaskSource):
         if not validates:
             return options[0]
         best = _best(options)
-        # A common direction of all classes tells none apart.
-        return _best([best, dataclasses.replace(best, centre=True, discriminant=True)]) if self.discriminant else best
+        if self.discriminant:
+            # A common direction of all classes tells none apart.
+            best = _best([best, dataclasses.replace(best, centre=True, discriminant=True)])
+            best = dataclasses.replace(best, temperature=best_temperature(best.nearest_means(CHOICE_TASKS)))
+        return best
 
-    def nearest_mean_accuracies(self, count: int) -> Float[np.ndarray, " count"]:
-        """The accuracy of a nearest class mean of the preprocessed features, in tasks of the validation classes.
+    def nearest_means(self, count: int) -> list[NearestMeans]:
+        """Nearest class means of the preprocessed features on the validation classes, or on folds of them.
 
         Args:
-            count: number of tasks.
+            count: number of tasks, together.
         """
+        folds = self.tuning_sources(FOLDS)
+        return [fold._nearest_means(count // len(folds)) for fold in folds]
+
+    def _nearest_means(self, count: int) -> NearestMeans:
         table = self.table()
         resolved = dataclasses.replace(self, mean=self._mean(table))
         tasks = self._episodes(table, (self._validation_split,), Unchanged())
         rows = resolved._known_preprocessing(np.asarray(tasks.features, np.float32))
         if self.discriminant:
             rows = unit(rows @ resolved.directions())
-        return nearest_mean_accuracies(dataclasses.replace(tasks, features=jnp.asarray(rows)), count)
+        return NearestMeans.of(dataclasses.replace(tasks, features=jnp.asarray(rows)), jax.random.key(0), count)
 
     def directions(self) -> Float[np.ndarray, "dx dx"] | None:
         if self.pixels is not None:
@@ -311,8 +322,7 @@ def _best(options: Sequence[EpisodeTasks]) -> EpisodeTasks:
     """The option with the best nearest class mean; the mean over folds of val, if a share of it is trained on."""
 
     def accuracies(option: EpisodeTasks) -> Float[np.ndarray, " count"]:
-        folds = option.tuning_sources(FOLDS)
-        return np.concatenate([fold.nearest_mean_accuracies(CHOICE_TASKS // len(folds)) for fold in folds])
+        return np.concatenate([found.accuracies for found in option.nearest_means(CHOICE_TASKS)])
 
     return options[clearly_best([*map(accuracies, options)])]
 

@@ -38,7 +38,8 @@ def choose_step(tuned: Sequence[Run]) -> dict[str, Any]:
     if not steps:
         raise InvalidRun(f"{tuned[0].path}/metrics.jsonl has no validation to choose by; start again with --overwrite.")
     seeds = len(tuned[0].config.training.seeds)
-    each = np.array([[fold[step] for fold in found] for step in steps], float).reshape(len(steps), len(tuned), -1, seeds)
+    each = np.array([[fold[step] for fold in found] for step in steps], float)
+    each = each.reshape(len(steps), len(tuned), -1, seeds)
     errors, means = each.mean(1), np.nan_to_num(each.mean((1, 3)), nan=np.inf)
     if steps[0] == 0:  # the untrained model: what was learned must be better in every fold
         means = np.where((each.mean(3) <= each[0].mean(-1)).all(1), means, np.inf)

@@ -76,8 +76,8 @@ class Trainer:
         """
         directions = self.experiment.directions() if is_new else None
         keys = jnp.stack([_keys(seed)[0] for seed in self.experiment.training.seeds])
-        fresh = [jax.vmap(lambda key, v=v: ravel(v.build_model(key, directions)))(keys) for v in self.experiment.variants]
-        parameters = jnp.concatenate(fresh)
+        build = [jax.vmap(lambda key, v=v: ravel(v.build_model(key, directions))) for v in self.experiment.variants]
+        parameters = jnp.concatenate([fresh(keys) for fresh in build])
         optimiser = build_optimiser(self.experiment.training, 0.0, self._sizes)
         return State(parameters, jax.vmap(optimiser.init)(parameters), 0)
 
