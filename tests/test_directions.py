@@ -16,7 +16,7 @@ from metafun.data.table_folder import save_table
 from metafun.embeddings.linear import LinearMap
 from metafun.errors import InvalidConfig
 from metafun.model.similarity import class_means, negative_distances
-from metafun.tasks.directions import BETWEEN_SHRINKAGE, Scatter, discriminant, principal
+from metafun.tasks.directions import BETWEEN, Scatter, along_first_component, discriminant, principal
 from metafun.tasks.episode_tasks import EpisodeTasks
 from metafun.tasks.preprocessing import unit
 from metafun.training.protocol import choose_step
@@ -38,15 +38,27 @@ def test_the_scatter_of_rows():
 def test_the_discriminant_in_closed_form():
     """With W = 1 and B diagonal, the directions are the axes, and their scales are (b + γ)^¼."""
     b = np.array([0.0, 4.0, 1.0])
-    found = discriminant(Scatter(np.eye(3), np.diag(b)))
-    scales = (b / 2 + BETWEEN_SHRINKAGE * b.mean() / 2) ** 0.25
+    found = discriminant(Scatter(np.eye(3), np.diag(b)), 1.0)
+    scales = (b / 2 + BETWEEN * b.mean() / 2) ** 0.25
     order = [1, 2, 0]
     expected = np.eye(3)[:, order] * scales[order] / np.sqrt(np.square(scales).mean())
     np.testing.assert_allclose(abs(found), expected, atol=1e-12)
     # Directions in which rows of the same class scatter count less.
-    found = discriminant(Scatter(np.diag([9.0, 1.0]), np.zeros((2, 2))))
+    found = discriminant(Scatter(np.diag([9.0, 1.0]), np.zeros((2, 2))), 1.0)
     lengths = np.linalg.norm(found, axis=1)
     np.testing.assert_allclose(lengths[1] / lengths[0], np.sqrt((9 + 5) / (1 + 5)))
+
+
+def test_much_shrinkage_leaves_cosines_as_they_are():
+    x = np.random.default_rng(0).normal(size=(20, 6))
+    found = discriminant(Scatter.of([x[:10], x[10:]]), 1e6)
+    np.testing.assert_allclose(unit(x @ found) @ unit(x @ found).T, unit(x) @ unit(x).T, atol=1e-5)
+
+
+def test_classes_are_ordered_along_their_first_component():
+    means = np.outer([0.0, 5.0, 1.0, 2.0], [1.0, -2.0]) + 0.01 * np.eye(4, 2)
+    assert along_first_component(means) == along_first_component(means[:, ::-1]) == [0, 2, 3, 1]
+    assert along_first_component(np.ones((3, 2))) == [0, 1, 2]
 
 
 def test_principal_components_leave_cosines_as_they_are():
@@ -60,7 +72,7 @@ def test_principal_components_leave_cosines_as_they_are():
 
 @pytest.mark.parametrize("rows", [np.zeros((4, 3)), np.ones((1, 3)), np.eye(3)[:1]])
 def test_rows_that_do_not_vary_give_finite_directions(rows):
-    for found in (discriminant(Scatter.of([rows, rows])), principal(Scatter.of([rows, 2 * rows]))):
+    for found in (discriminant(Scatter.of([rows, rows]), 1.0), principal(Scatter.of([rows, 2 * rows]))):
         assert np.isfinite(found).all() and np.linalg.matrix_rank(found) == 3
 
 

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-# Added to the covariances, in units of the mean of their eigenvalues: few rows and classes know them badly.
-WITHIN_SHRINKAGE, BETWEEN_SHRINKAGE = 1.0, 3.0
+# How much more the covariance between classes is shrunken than that within them: it is known from fewer samples.
+BETWEEN = 3.0
+# Shrinkages that are compared, from the gentlest directions to the most pronounced.
+SHRINKAGES = (10.0, 3.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -44,19 +46,20 @@ class Scatter:
         return cls(sum(within), sum(between))
 
 
-def discriminant(scatter: Scatter) -> Float[np.ndarray, "dx dx"]:
+def discriminant(scatter: Scatter, shrinkage: float) -> Float[np.ndarray, "dx dx"]:
     """D = P·U·diag(b + γ)^¼ with P = (W + λ)^−½ and PᵀBP = U·diag(b)·Uᵀ, the most telling directions first.
 
     Rows are whitened within classes, and directions along which classes differ more count more: between all alike and
     in proportion to b, cosines weigh them by √b.
 
     Args:
-        scatter: W and B; λ and γ are their mean eigenvalues times `WITHIN_SHRINKAGE` and `BETWEEN_SHRINKAGE`.
+        scatter: W and B.
+        shrinkage: λ in units of the mean eigenvalue of W, and γ/`BETWEEN` in units of the mean b.
     """
     variances, axes = np.linalg.eigh(scatter.within)
-    whiten = axes / np.sqrt(_shrunken(variances, WITHIN_SHRINKAGE))
+    whiten = axes / np.sqrt(_shrunken(variances, shrinkage))
     spread, axes = np.linalg.eigh(whiten.T @ scatter.between @ whiten)
-    found = (whiten @ (axes * _shrunken(spread, BETWEEN_SHRINKAGE) ** 0.25))[:, ::-1]
+    found = (whiten @ (axes * _shrunken(spread, BETWEEN * shrinkage) ** 0.25))[:, ::-1]
     # Of length one in the mean, as rows are.
     return found / np.sqrt(np.square(found).sum() / len(found))
 
@@ -64,6 +67,14 @@ def discriminant(scatter: Scatter) -> Float[np.ndarray, "dx dx"]:
 def principal(scatter: Scatter) -> Float[np.ndarray, "dx dx"]:
     """The principal components, the largest first: a rotation, which leaves all distances and cosines as they are."""
     return np.linalg.eigh(scatter.within + scatter.between)[1][:, ::-1]
+
+
+def along_first_component(means: Float[np.ndarray, "k dx"]) -> list[int]:
+    """The order of classes along the first principal component of their means."""
+    centred = means - means.mean(0)
+    along = centred @ np.linalg.svd(centred, full_matrices=False)[2][0]
+    # The third moment fixes the sign.
+    return np.argsort(-along if (along**3).sum() < 0 else along, kind="stable").tolist()
 
 
 def _shrunken(eigenvalues: Float[np.ndarray, " dx"], shrinkage: float) -> Float[np.ndarray, " dx"]:

@@ -15,7 +15,7 @@ from ..data import Table, absolute
 from ..errors import InvalidConfig, InvalidData
 from ..values import ClassCount, Count, NonNegative, PointCount, Positive, Power, Real, Share, Size, TrainingSplit
 from .base import TaskSource
-from .directions import Scatter, discriminant, principal
+from .directions import SHRINKAGES, Scatter, along_first_component, discriminant, principal
 from .episodes import Episodes, check
 from .preprocessing import POWERS, NearestMeans, Preprocessing, best_temperature, clearly_best, raised, unit
 from .row_transforms import Pixels, RowTransform, Unchanged, UnitLength
@@ -63,9 +63,12 @@ class EpisodeTasks(TaskSource):
         discriminant: whether a model with `embedding.directions` starts in the directions that tell the training
             classes apart; otherwise these are principal components, which leave cosines as they are. With `choose`,
             only if the nearest class mean is better that way.
+        shrinkage: of these directions: the larger, the less they differ from principal components; with `choose`,
+            chosen too.
         val_share: share of the training tasks whose classes are all of val, where val is trained on, as in the
             protocol; the classes of the others are all of train. If not given, tasks mix the classes of both.
         held_out: fold and number of folds: this fold of the classes of val is not trained on, and validates instead.
+            Classes of a fold are alike.
         features: columns of the table; filled in when a run begins.
         image: height and width of the images; filled in when a run begins.
         fingerprint: SHA-256 of the table; filled in when a run begins.
@@ -86,6 +89,7 @@ class EpisodeTasks(TaskSource):
     power: Power = 1.0
     choose: bool = False
     discriminant: bool = False
+    shrinkage: Positive = 1.0
     val_share: Share | None = None
     held_out: tuple[Size, Count] | None = None
     features: Count | None = None
@@ -94,7 +98,7 @@ class EpisodeTasks(TaskSource):
     mean: tuple[Real, ...] | None = None
     temperature: Positive | None = None
 
-    added = {"centre": False, "power": 1.0, "choose": False, "discriminant": False}  # noqa: RUF012
+    added = {"centre": False, "power": 1.0, "choose": False, "discriminant": False, "shrinkage": 1.0}  # noqa: RUF012
     problem = "classification"
     splits_classes = True
     test_settings = ("fingerprint",)
@@ -165,7 +169,8 @@ class EpisodeTasks(TaskSource):
         best = _best(options)
         if self.discriminant:
             # A common direction of all classes tells none apart.
-            best = _best([best, dataclasses.replace(best, centre=True, discriminant=True)])
+            along = [dataclasses.replace(best, centre=True, discriminant=True, shrinkage=s) for s in SHRINKAGES]
+            best = _best([best, *along])
             best = dataclasses.replace(best, temperature=best_temperature(best.nearest_means(CHOICE_TASKS)))
         return best
 
@@ -201,7 +206,7 @@ class EpisodeTasks(TaskSource):
             if self._shares is None
             else [(share, scatter(split)) for split, share in self._shares.items()]
         )
-        return (discriminant(found) if self.discriminant else principal(found)).astype(np.float32)
+        return (discriminant(found, self.shrinkage) if self.discriminant else principal(found)).astype(np.float32)
 
     def _mean(self, table: Table) -> tuple[float, ...] | None:
         """The mean that was subtracted in training stays, also with other data: it is part of the model."""
@@ -328,7 +333,12 @@ def _best(options: Sequence[EpisodeTasks]) -> EpisodeTasks:
 
 
 def _with_held_out(table: Table, fold: int, folds: int) -> Table:
-    """The table with every `folds`-th class of val in a split of its own."""
-    held_out = table.split("val")[fold::folds]
-    classes = [dataclasses.replace(rows, split=HELD_OUT) if rows in held_out else rows for rows in table.classes]
-    return dataclasses.replace(table, classes=tuple(classes))
+    """The table with a fold of the classes of val in a split of its own.
+
+    Folds differ as much as they can, because test classes may be of other kinds than all that are trained on.
+    """
+    classes = table.split("val")
+    means = [unit(table.features[c.start : c.start + c.count].astype(np.float32)).mean(0) for c in classes]
+    held_out = [classes[i] for i in np.array_split(along_first_component(np.stack(means)), folds)[fold]]
+    split = [dataclasses.replace(rows, split=HELD_OUT) if rows in held_out else rows for rows in table.classes]
+    return dataclasses.replace(table, classes=tuple(split))
