@@ -31,7 +31,8 @@ class Scatter:
         Args:
             classes: the rows of each class.
         """
-        means, within = [], 0.0
+        means: list[np.ndarray] = []
+        within = np.zeros(())
         for rows in classes:
             means.append(rows.mean(0, dtype=np.float64))
             centred = rows - means[-1].astype(rows.dtype)

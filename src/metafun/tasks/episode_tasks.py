@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +28,9 @@ HELD_OUT = "held-out"
 FOLDS = 2
 # Tasks on which ways of preprocessing are compared.
 CHOICE_TASKS = 1000
+
+
+Source = TypeVar("Source", bound="EpisodeTasks")
 
 
 @dataclass(frozen=True)
@@ -323,10 +326,10 @@ class EpisodeTasks(TaskSource):
         return Episodes.over(table, splits, **sizes, transform=transform, shares=shares)
 
 
-def _best(options: Sequence[EpisodeTasks]) -> EpisodeTasks:
+def _best(options: Sequence[Source]) -> Source:
     """The option with the best nearest class mean; the mean over folds of val, if a share of it is trained on."""
 
-    def accuracies(option: EpisodeTasks) -> Float[np.ndarray, " count"]:
+    def accuracies(option: Source) -> Float[np.ndarray, " count"]:
         return np.concatenate([found.accuracies for found in option.nearest_means(CHOICE_TASKS)])
 
     return options[clearly_best([*map(accuracies, options)])]
