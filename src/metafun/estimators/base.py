@@ -207,9 +207,14 @@ class FewShotEstimator(BaseEstimator):
         context = padded_context(scaling, X, targets)
         with enough_memory(FEWER_ROWS):
             # At once: otherwise a lack of memory would be reported by the first prediction.
-            self.representation_ = jax.block_until_ready(trained.encode(*context))
+            encoded = jax.block_until_ready(trained.encode(*context))
+            self.representation_ = self._with_trees(trained, encoded, context, X.shape[1])
         # Copies: `save` must not see what the caller later does to the arrays.
         self.X_, self.y_, self.trained_, self.scaling_ = np.array(X), np.array(y), trained, scaling
+
+    def _with_trees(self, trained: Trained, encoded: Any, context: tuple[NDArray, ...], columns: int) -> Any:
+        """An encoded context with trees, where they are mixed in."""
+        return encoded
 
     def _ensure_encoded(self) -> None:
         """Encodes the context again where a pickle or `meta_fit` has dropped its representation."""
@@ -221,7 +226,7 @@ class FewShotEstimator(BaseEstimator):
         """Validated rows in padded chunks, each with its number of rows before padding."""
         self._ensure_encoded()
         rows = self._validated(self.trained_, self._encoding, X, reset=False)
-        return padded_chunks(rows, self.scaling_.scale_inputs, rows_at_once(self.trained_.model))
+        return padded_chunks(rows, self.scaling_.scale_inputs, rows_at_once(self.trained_.learner))
 
     @abstractmethod
     def _predict_traceable(self, x: jax.Array) -> Any:

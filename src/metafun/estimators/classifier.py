@@ -1,5 +1,7 @@
 """Few-shot classification with the conventions of scikit-learn."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar, Self, Unpack
 
 import jax
@@ -13,7 +15,8 @@ from .base import FEWER_ROWS, FewShotEstimator, finite
 from .meta_fit import MetaFitOptions, classification_data
 from .padding import check_context, map_chunks, padded_classes
 from .saving import SavedContext
-from .trained import Trained
+from .trained import Interrupted, Trained
+from .trees import fit_trees
 
 
 class MetaFunClassifier(ClassifierMixin, FewShotEstimator):
@@ -25,6 +28,17 @@ class MetaFunClassifier(ClassifierMixin, FewShotEstimator):
     problem: ClassVar[str] = "classification"
     _y_checks: ClassVar[dict[str, bool]] = {}
     classes_: NDArray
+
+    def __init__(self, checkpoint: str | Path | Trained | Interrupted | None = None, n_trees: int = 32):
+        """Chooses the model; it is opened by `fit`.
+
+        Args:
+            checkpoint: as for `FewShotEstimator`.
+            n_trees: trees that `fit` grows and mixes in where a table has more columns than the shipped model for any
+                table takes, 16. 0: none. Other models have none.
+        """
+        super().__init__(checkpoint)
+        self.n_trees = n_trees
 
     def meta_fit(self, X: ArrayLike, y: ArrayLike, **options: Unpack[MetaFitOptions]) -> Self:
         """Trains a model to distinguish classes that it has not seen; it becomes this estimator's `checkpoint`.
@@ -72,9 +86,16 @@ class MetaFunClassifier(ClassifierMixin, FewShotEstimator):
             raise ValueError(f"y has one class only, '{classes[0]}'; a classifier needs rows of two or more.")
         width = padded_classes(len(classes)) if trained.model.is_for_any_classes else len(classes)
         check_context(trained.model, len(X), X.shape[1], width)
-        self._encode_context(trained, trained.tasks.scaling(X, None), X, y, np.eye(len(classes), width)[codes])
+        self._encode_context(trained, trained.scaling(X, None), X, y, np.eye(len(classes), width)[codes])
         self.classes_ = classes
         return self
+
+    def _with_trees(self, trained: Trained, encoded: Any, context: tuple[NDArray, ...], columns: int) -> Any:
+        taken = trained.tasks.sizes[0]
+        if not (trained.is_mixed and self.n_trees and columns > taken):
+            return encoded
+        x, y, exists = context
+        return replace(encoded, forest=fit_trees(x[exists, taken:], y[exists].argmax(1), self.n_trees, y.shape[1]))
 
     def _predict_traceable(self, x: jax.Array) -> jax.Array:
         return self.trained_.probabilities(self.representation_, self.scaling_.scale_inputs(x))[:, : len(self.classes_)]
