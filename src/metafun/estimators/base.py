@@ -1,5 +1,6 @@
 """The conventions of scikit-learn that regression and classification share."""
 
+import contextlib
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
@@ -88,13 +89,15 @@ class FewShotEstimator(BaseEstimator):
         if hasattr(self, "X_"):
             columns = list(getattr(self, "feature_names_in_", []))
             context = SavedContext(self.X_, *self._saved_y(), columns, self._encoding)
-        save(Path(path), open_trained(self._source), context)
+        save(Path(path), open_trained(self._source), context, self._options)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Reads a file written by `save`; the estimator is fitted if the saved one was."""
         loaded = cls(open_trained(path))
         trained = loaded._open_model()
+        with contextlib.suppress(KeyError, TypeError):  # files of earlier versions have none
+            loaded.set_params(**{name: trained.record["options"][name] for name in loaded._options})
         try:
             if context := load_context(path, trained):
                 loaded._restore(trained, context)
@@ -148,6 +151,11 @@ class FewShotEstimator(BaseEstimator):
                 f"{name} is a model for {trained.tasks.problem}; this estimator is for {self.problem}."
             )
         return trained
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        """The parameters beside the model."""
+        return {name: value for name, value in self.get_params(deep=False).items() if name != "checkpoint"}
 
     @property
     def _encoding(self) -> Encoding | None:

@@ -1,6 +1,7 @@
 """Few-shot classification with the conventions of scikit-learn."""
 
 from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, Self, Unpack
 
@@ -16,7 +17,10 @@ from .meta_fit import MetaFitOptions, classification_data
 from .padding import check_context, map_chunks, padded_classes
 from .saving import SavedContext
 from .trained import Interrupted, Trained
-from .trees import fit_trees
+from .trees import MOST_TREES, fit_trees
+
+# Mixed in where a table is wide: more are slower and not more accurate.
+N_TREES = 32
 
 
 class MetaFunClassifier(ClassifierMixin, FewShotEstimator):
@@ -28,8 +32,9 @@ class MetaFunClassifier(ClassifierMixin, FewShotEstimator):
     problem: ClassVar[str] = "classification"
     _y_checks: ClassVar[dict[str, bool]] = {}
     classes_: NDArray
+    n_trees: int = N_TREES  # pickles of earlier versions have none
 
-    def __init__(self, checkpoint: str | Path | Trained | Interrupted | None = None, n_trees: int = 32):
+    def __init__(self, checkpoint: str | Path | Trained | Interrupted | None = None, n_trees: int = N_TREES):
         """Chooses the model; it is opened by `fit`.
 
         Args:
@@ -85,17 +90,24 @@ class MetaFunClassifier(ClassifierMixin, FewShotEstimator):
         if len(classes) < 2:
             raise ValueError(f"y has one class only, '{classes[0]}'; a classifier needs rows of two or more.")
         width = padded_classes(len(classes)) if trained.model.is_for_any_classes else len(classes)
-        check_context(trained.model, len(X), X.shape[1], width)
+        trees = self._trees_of(trained, X.shape[1])
+        check_context(trained.model, len(X), X.shape[1], width, trees)
         self._encode_context(trained, trained.scaling(X, None), X, y, np.eye(len(classes), width)[codes])
         self.classes_ = classes
         return self
 
+    def _trees_of(self, trained: Trained, columns: int) -> int:
+        """The number of trees that a table of so many columns gets."""
+        if not isinstance(self.n_trees, Integral) or not 0 <= self.n_trees <= MOST_TREES:
+            raise ValueError(f"n_trees = {self.n_trees!r} must be a whole number from 0 to {MOST_TREES:,}.")
+        return int(self.n_trees) if trained.is_mixed and columns > trained.tasks.sizes[0] else 0
+
     def _with_trees(self, trained: Trained, encoded: Any, context: tuple[NDArray, ...], columns: int) -> Any:
-        taken = trained.tasks.sizes[0]
-        if not (trained.is_mixed and self.n_trees and columns > taken):
+        if not (trees := self._trees_of(trained, columns)):
             return encoded
         x, y, exists = context
-        return replace(encoded, forest=fit_trees(x[exists, taken:], y[exists].argmax(1), self.n_trees, y.shape[1]))
+        every = x[exists, trained.tasks.sizes[0] :]
+        return replace(encoded, forest=fit_trees(every, y[exists].argmax(1), trees, y.shape[1]))
 
     def _predict_traceable(self, x: jax.Array) -> jax.Array:
         return self.trained_.probabilities(self.representation_, self.scaling_.scale_inputs(x))[:, : len(self.classes_)]

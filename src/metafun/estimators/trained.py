@@ -37,7 +37,7 @@ SHIPPED = ("sinusoid", "gp-rbf", "glyphs", "tables-regression", "tables-classifi
 # Of those, the ones that predict in a mixture with a Gaussian process.
 MIXED = ("tables-regression", "tables-classification")
 # The columns of a table are padded to this number or the next power of two, because each number needs a program.
-LEAST_COLUMNS = 8
+LEAST_COLUMNS = 16
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,12 @@ from sklearn.ensemble import ExtraTreesClassifier
 
 from ..model.forest import Forest, as_forest
 
+# A node that tells missing entries from others compares with the largest of these, which an exported program may
+# compute with another last digit.
+MARGIN = 1e-5
+# Of one estimator: the file that it is loaded from may be a stranger's.
+MOST_TREES = 1000
+
 
 def fit_trees(x: NDArray, codes: NDArray, count: int, width: int) -> Forest:
     """Extremely randomised trees, each of a bootstrap sample, whose splits choose among all columns.
@@ -29,4 +35,4 @@ def fit_trees(x: NDArray, codes: NDArray, count: int, width: int) -> Forest:
     forest = as_forest(trees.fit(x[rows][:, columns], codes[rows]))
     value = jnp.pad(forest.value, ((0, 0), (0, 0), (0, width - forest.value.shape[2])))
     column = jnp.asarray(columns, jnp.int32)[forest.column]
-    return eqx.tree_at(lambda f: (f.column, f.value), forest, (column, value))
+    return eqx.tree_at(lambda f: (f.column, f.threshold, f.value), forest, (column, forest.threshold + MARGIN, value))

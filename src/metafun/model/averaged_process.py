@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float
 
 from .likelihoods import Categorical, Normal, masked_mean
 from .responses import Fit, Numbers, Response, Settings, Softmax
-from .table_kernel import Cells, Metric, present_codes
+from .table_kernel import TERMS, Cells, Metric, present_codes
 from .task import Points
 
 # What a column counts for beside its relation to y; the weights of all columns have the sum 1.
@@ -33,10 +33,11 @@ MIN_STD = 0.02
 
 
 class AveragedTable(eqx.Module):
-    """The processes of a table given its context, along a leading axis.
+    """The processes of a table given its context, along a leading axis of what differs between them.
 
     Args:
-        metric: the covariances, as one with several amplitudes.
+        scales: weights of the columns, as `Metric.scales`.
+        amplitudes: variances of the constant, linear, smooth, mixed and categorical term.
         settings: of the response.
         weights: shares of the processes in the prediction.
         fit: f given the context.
@@ -46,7 +47,8 @@ class AveragedTable(eqx.Module):
         spread: their deviation; 1 for classes.
     """
 
-    metric: Metric
+    scales: Float[Array, "d scales"]
+    amplitudes: Float[Array, "g five"]
     settings: Settings
     weights: Float[Array, " g"]
     fit: Fit
@@ -84,13 +86,13 @@ class AveragedProcess(eqx.Module):
         context = Points(context.x, y, context.mask)
         with jax.default_matmul_precision("highest"):
             amplitudes, settings = self._grid()
-            metric, cells = Metric(column_scales(context), amplitudes), _cells(context.x)
+            scales, cells = column_scales(context), _cells(context.x)
             inside = context.mask[:, None] & context.mask
-            covariances = jnp.where(inside, _covariances(metric, cells, cells), 0)
+            covariances = jnp.where(inside, _covariances(scales, amplitudes, cells, cells), 0)
             fit = jax.vmap(self.response.fit, (0, None, 0))(covariances, context, settings)
             left_out = jax.vmap(self._of_left_out, (0, None, 0))(fit, context, settings)
             weights = jax.nn.softmax(TEMPERATURE * left_out)
-        return AveragedTable(metric, settings, weights, fit, cells, context, centre, spread)
+        return AveragedTable(scales, amplitudes, settings, weights, fit, cells, context, centre, spread)
 
     def predict(self, given: AveragedTable, x: Float[Array, "m d"]) -> Categorical | Normal:
         """P(y|x), with the mean and the deviation of the mixture where y are numbers.
@@ -101,10 +103,10 @@ class AveragedProcess(eqx.Module):
         """
         with jax.default_matmul_precision("highest"):
             there = _cells(x)
-            across = jnp.where(given.context.mask, _covariances(given.metric, there, given.cells), 0)
-            each = jax.vmap(self._predict_one, (0, 0, 0, None, 0))(
-                given.fit, across, _variances(given.metric, there), given.context, given.settings
-            )
+            across = jnp.where(given.context.mask, _covariances(given.scales, given.amplitudes, there, given.cells), 0)
+            variances = _variances(given.scales, given.amplitudes, there)
+            predict_each = jax.vmap(self._predict_one, (0, 0, 0, None, 0))
+            each = predict_each(given.fit, across, variances, given.context, given.settings)
             if self.classifies:
                 logs = jax.vmap(lambda prediction: prediction.log_probabilities)(each)
                 mixed = jax.nn.logsumexp(logs, axis=0, b=given.weights[:, None, None])
@@ -129,13 +131,13 @@ class AveragedProcess(eqx.Module):
         centre = masked_mean(context.y, context.mask)
         return centre, jnp.sqrt(masked_mean(jnp.square(context.y - centre), context.mask) + MIN_STD**2)
 
-    def _grid(self) -> tuple[Float[Array, "g terms"], Settings]:
+    def _grid(self) -> tuple[Float[Array, "g five"], Settings]:
         """The variances of the terms, and the settings, of each process."""
         factor, noises = (LOGIT_VARIANCE, [FREQUENCIES]) if self.classifies else (1.0, np.log(NOISES))
         pairs = [*itertools.product(COVARIANCES, noises)]
         amplitudes = jnp.array([(CONSTANT, *(factor * a for a in terms)) for terms, _ in pairs])
         zero = jnp.zeros(len(pairs))
-        return amplitudes, Settings(jnp.array([noise for _, noise in pairs]), zero, zero + PRIOR_ROWS)
+        return amplitudes, jax.vmap(Settings)(jnp.array([noise for _, noise in pairs]), zero, zero + PRIOR_ROWS)
 
 
 def _cells(x: Float[Array, "n d"]) -> Cells:
@@ -143,19 +145,21 @@ def _cells(x: Float[Array, "n d"]) -> Cells:
     return Cells(jnp.where(present, codes, 0), codes.round(DECIMALS), jnp.zeros((*x.shape, 0), x.dtype))
 
 
-def _covariances(metric: Metric, a: Cells, b: Cells) -> Float[Array, "g m n"]:
+def _covariances(
+    scales: Float[Array, "d scales"], amplitudes: Float[Array, "g five"], a: Cells, b: Cells
+) -> Float[Array, "g m n"]:
     """k_g(x, x')."""
-    linear, _, _, smooth, mixed, categorical = metric.terms(a, b)
+    linear, _, _, smooth, mixed, categorical = Metric(scales, jnp.zeros(TERMS)).terms(a, b)
     terms = jnp.stack([linear, smooth, mixed, categorical])
-    return metric.amplitudes[:, :1, None] + jnp.tensordot(metric.amplitudes[:, 1:], terms, 1)
+    return amplitudes[:, :1, None] + jnp.tensordot(amplitudes[:, 1:], terms, 1)
 
 
-def _variances(metric: Metric, a: Cells) -> Float[Array, "g m"]:
+def _variances(scales: Float[Array, "d scales"], amplitudes: Float[Array, "g five"], a: Cells) -> Float[Array, "g m"]:
     """k_g(x, x)."""
-    linear = jnp.square(a.values) @ metric.scales[:, 0]
+    linear = jnp.square(a.values) @ scales[:, 0]
     ones = jnp.ones_like(linear)
-    terms = jnp.stack([linear, ones, ones, metric.scales[:, 6].sum() * ones])
-    return metric.amplitudes[:, :1] + metric.amplitudes[:, 1:] @ terms
+    terms = jnp.stack([linear, ones, ones, scales[:, 6].sum() * ones])
+    return amplitudes[:, :1] + amplitudes[:, 1:] @ terms
 
 
 def column_scales(context: Points) -> Float[Array, "d scales"]:
