@@ -18,7 +18,7 @@ from metafun.estimators.padding import check_context
 from metafun.estimators.trained import Trained, open_trained
 from metafun.model import averaged_process, table_mixture
 from metafun.model.averaged_process import TEMPERATURE, AveragedProcess, column_scales
-from metafun.model.likelihoods import Normal
+from metafun.model.likelihoods import Categorical, Normal
 from metafun.model.responses import Numbers
 from metafun.model.task import Points
 from test_tables import SMALL
@@ -165,6 +165,12 @@ def test_other_models_are_not_mixed(monkeypatch):
     )
     assert eqx.filter_eval_shape(learner.encode, few).process is not None
     assert eqx.filter_eval_shape(learner.encode, many).process is None
+
+
+def test_log_probabilities_are_averaged():
+    classes, shares = jnp.array([True, True, False]), (jnp.array([[0.8, 0.2, 0.0]]), jnp.array([[0.5, 0.5, 0.0]]))
+    found = table_mixture._mean_of_classes([Categorical(7 + jnp.log(each), classes) for each in shares])
+    np.testing.assert_allclose(found.probabilities, [[2 / 3, 1 / 3, 0]], rtol=1e-5)
 
 
 def test_numbers_have_the_mean_of_the_means():

@@ -1,4 +1,4 @@
-"""Predictions for a table: the mean over MetaFun, a Gaussian process over all columns, and trees."""
+"""Predictions for a table by MetaFun, a Gaussian process over all columns, and trees."""
 
 from typing import Any, Self
 
@@ -33,7 +33,9 @@ class MixedTable(eqx.Module):
 
 
 class TableMixture(Learner):
-    """P(y = k|x) = mean of the members' probabilities; of numbers, 𝒩(mean of means, geometric mean of deviations²).
+    """P(y = k|x) ∝ √(P_MetaFun P_process), and two thirds of that and one third of the trees' where there are trees.
+
+    Numbers have the mean of both means and the geometric mean of both deviations.
 
     A row has the columns that MetaFun takes, then all columns of the table, standardised.
 
@@ -76,16 +78,23 @@ class TableMixture(Learner):
             members.append(self.process.predict(representation.process, every))
         if not self.process.classifies:
             return _mean_of_numbers(members)
-        shares = [member.probabilities for member in members]
-        if representation.forest is not None:
-            shares.append(representation.forest(every))
-        return Categorical(jnp.log(jnp.stack(shares).mean(0)), members[0].classes)
+        found = _mean_of_classes(members)
+        if representation.forest is None:
+            return found
+        return Categorical(jnp.log((2 * found.probabilities + representation.forest(every)) / 3), found.classes)
 
     def peak_floats_per_task(self, task: Task) -> int:
         return self.metafun.peak_floats_per_task(task)
 
     def _split(self, x: Float[Array, "m dx"]) -> tuple[Float[Array, "m c"], Float[Array, "m d"]]:
         return x[:, : self.columns], x[:, self.columns :]
+
+
+def _mean_of_classes(members: list[Categorical]) -> Categorical:
+    classes = members[0].classes
+    # log 0 of an absent class would be no number.
+    logits = [jnp.where(classes, member.log_probabilities, 0) for member in members]
+    return Categorical(jnp.stack(logits).mean(0), classes)
 
 
 def _mean_of_numbers(members: list[Normal]) -> Normal:
