@@ -73,7 +73,7 @@ class TableMixture(Learner):
         self, representation: MixedTable, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None
     ) -> Prediction:
         narrow, every = self._split(x)
-        members = [self.metafun.predict(representation.metafun, narrow, key)]
+        members: list[Any] = [self.metafun.predict(representation.metafun, narrow, key)]
         if representation.process is not None:
             members.append(self.process.predict(representation.process, every))
         if not self.process.classifies:
