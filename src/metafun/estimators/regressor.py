@@ -22,7 +22,7 @@ from ..tasks.scaling import OUTPUT_CLIP
 from ..training.memory import enough_memory
 from .base import FEWER_ROWS, FewShotEstimator, finite, in_range, padded_context, warn_out_of_range
 from .meta_fit import MetaFitOptions, TrainingData, regression_data
-from .padding import map_chunks, pad_rows, padded_size, to_float32
+from .padding import LEAST_DRAWN, map_chunks, pad_rows, padded_size, to_float32
 from .saving import SavedContext
 from .task_rows import tasks_of_groups, tasks_of_pairs
 from .trained import Trained
@@ -200,9 +200,10 @@ class MetaFunRegressor(RegressorMixin, FewShotEstimator):
         targets = scale(self.y_.reshape(len(self.y_), -1).astype(float))
         # Of a mixture, the model alone: it need not begin anew after each draw.
         columns = self.trained_.tasks.sizes[0]
-        context_x, y, exists = padded_context(self.scaling_, self.X_, targets)
+        context_x, y, exists = padded_context(self.scaling_, self.X_, targets, LEAST_DRAWN)
         context = Points(*map(jnp.asarray, (context_x[:, :columns], y, exists)))
-        x = pad_rows(to_float32(self.scaling_.scale_inputs(rows)[:, :columns], "X"), padded_size(len(rows)))
+        scaled = to_float32(self.scaling_.scale_inputs(rows)[:, :columns], "X")
+        x = pad_rows(scaled, padded_size(len(rows), LEAST_DRAWN))
         mask = jnp.arange(len(x)) < len(rows)
         with enough_memory(FEWER_ROWS):
             most = self.trained_.tasks.most_context
