@@ -234,7 +234,7 @@ class FewShotEstimator(BaseEstimator):
         """Validated rows in padded chunks, each with its number of rows before padding."""
         self._ensure_encoded()
         rows = self._validated(self.trained_, self._encoding, X, reset=False)
-        return padded_chunks(rows, self.scaling_.scale_inputs, rows_at_once(self.trained_.learner))
+        return padded_chunks(rows, self.scaling_.scale_inputs, rows_at_once(self.trained_.model))
 
     @abstractmethod
     def _predict_traceable(self, x: jax.Array) -> Any:
