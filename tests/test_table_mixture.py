@@ -16,6 +16,7 @@ from metafun import MetaFunClassifier, MetaFunRegressor
 from metafun.errors import InvalidCheckpoint, NotEnoughMemory
 from metafun.estimators.padding import check_context
 from metafun.estimators.trained import Trained, open_trained
+from metafun.estimators.trees import fit_trees
 from metafun.model import averaged_process, table_mixture
 from metafun.model.averaged_process import TEMPERATURE, AveragedProcess, column_scales
 from metafun.model.likelihoods import Categorical, Normal
@@ -113,12 +114,12 @@ def test_the_order_of_rows_and_columns_does_not_matter(fitted):
     np.testing.assert_allclose(other.predict_proba(x_[:, columns]), expected, atol=1e-5)
 
 
-def test_trees_are_a_third_of_the_prediction(fitted):
+def test_trees_are_half_of_the_prediction(fitted):
     model, x, y, x_, found = fitted
     without = MetaFunClassifier(mixed("tables-classification"), n_trees=0).fit(x, y)
     trees = model.representation_.forest(jnp.asarray(model.scaling_.scale_inputs(x_)[:, 5:], jnp.float32))[:, :3]
     np.testing.assert_allclose(trees.sum(1), 1, rtol=1e-5)
-    np.testing.assert_allclose(3 * found, 2 * without.predict_proba(x_) + trees, atol=1e-5)
+    np.testing.assert_allclose(2 * found, without.predict_proba(x_) + trees, atol=1e-5)
     narrow = MetaFunClassifier(mixed("tables-classification"), n_trees=5).fit(x[:, :5], y)
     assert narrow.representation_.forest is None and without.representation_.forest is None
 
@@ -188,3 +189,11 @@ def test_joint_samples_are_those_of_the_model_alone():
     alone.scaling_ = alone.trained_.scaling(x, y[:, None])
     drawn = [each.sample_y(x[:3], 4, random_state=0, joint=True) for each in (model, alone)]
     np.testing.assert_allclose(*drawn, rtol=1e-4)
+
+
+def test_the_last_digit_of_an_entry_changes_no_tree():
+    """Whether an entry is missing is decided by a comparison with the largest of the others."""
+    x = np.tile(np.arange(4.0), 8).astype(np.float32)[:, None]
+    x[16:] = np.nan
+    forest = fit_trees(x, np.isnan(x[:, 0]).astype(int), 4, 2)
+    np.testing.assert_array_equal(forest(jnp.asarray(x + 5e-6)), forest(jnp.asarray(x)))

@@ -33,7 +33,7 @@ class MixedTable(eqx.Module):
 
 
 class TableMixture(Learner):
-    """P(y = k|x) ∝ √(P_MetaFun P_process), and two thirds of that and one third of the trees' where there are trees.
+    """P(y = k|x) ∝ √(P_MetaFun P_process), and where there are trees the mean of that and theirs.
 
     Numbers have the mean of both means and the geometric mean of both deviations.
 
@@ -81,7 +81,7 @@ class TableMixture(Learner):
         found = _mean_of_classes(members)
         if representation.forest is None:
             return found
-        return Categorical(jnp.log((2 * found.probabilities + representation.forest(every)) / 3), found.classes)
+        return Categorical(jnp.log((found.probabilities + representation.forest(every)) / 2), found.classes)
 
     def peak_floats_per_task(self, task: Task) -> int:
         return self.metafun.peak_floats_per_task(task)
