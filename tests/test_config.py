@@ -235,7 +235,7 @@ def test_multiview_differs_in_the_data_alone(preset):
         ("tasks.train_on=[]", "tasks.train_on = []; it must name splits, none of them twice"),
         ('tasks.train_on=["trian"]', "tasks.train_on[0] = 'trian' is not known; did you mean 'train'?"),
         ('tasks.train_on=["test"]', "tasks.train_on[0] = 'test' is not known"),
-        ("training.stop=5000", "training.stop = 5000 exceeds training.steps = 2000."),
+        ("training.stop=5000", "training.stop = 5000 exceeds training.steps = 200."),
     ],
 )
 def test_a_bad_setting_of_a_classifier_is_refused(setting, message):

@@ -235,7 +235,7 @@ def test_the_table_is_an_argument_of_the_compiled_step():
 
 
 FOLDED = ["model.similarity.kind=class-mean", "embedding.kind=linear", "tasks.val_share=0.5", "tasks.centre=true"]
-FOLDED += ["training.validate_first=true", "tasks.ways=2", "training.average=0.0"]
+FOLDED += ["model.similarity.temperature=0.1", "training.validate_first=true", "tasks.ways=2", "training.average=0.0"]
 
 
 def folded(folder, *settings):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from metafun.bench.feature_cases import contenders
 from metafun.bench.feature_results import FeatureCell, latest_cells, read_feature_cells
+from metafun.data.table import counted
 
 from .cells import MISSING, broken_note, mean_std, seconds_cell
 from .markdown import table, without_empty_columns
@@ -62,7 +63,7 @@ def _value(cell: FeatureCell, metric: str, scale: float, digits: int) -> str:
 def _about(cells: Sequence[FeatureCell]) -> str:
     """Test tasks, seeds, device and data of the cells; several where they differ."""
     facts = (
-        (f"{cell.tasks:,} test tasks", f"{len(cell.seeds)} seeds", cell.device, f"SHA-256 `{cell.fingerprint}`")
+        (f"{cell.tasks:,} test tasks", counted(len(cell.seeds), "seeds"), cell.device, f"SHA-256 `{cell.fingerprint}`")
         for cell in cells
     )
     return ", ".join(" or ".join(dict.fromkeys(each)) for each in zip(*facts, strict=True))

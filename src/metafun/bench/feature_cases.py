@@ -128,6 +128,9 @@ def configure(contender: Contender, setup: Setup) -> Config:
         "training.seeds": list(range(setup.seeds)),
         "evaluation.tasks": setup.tasks,
     }
+    queries = dict(map(parse_setting, setup.settings)).get("tasks.queries")
+    if queries is not None:  # the test tasks of all methods
+        changes["evaluation.targets"] = queries
     settings = (*contender.settings, *settings_of(contender, setup.settings))
     return load_config(contender.preset, settings, changes)
 

@@ -98,16 +98,22 @@ class ColumnsConfig:
 
 @dataclass(frozen=True)
 class LinearConfig:
-    """A linear map of features that starts as the identity: it learns which directions matter."""
+    """A linear map of features: it learns which directions matter.
+
+    Args:
+        directions: how many directions of the data it combines, the most telling first (see `tasks.discriminant`); if
+            not given, it starts as the identity and combines all features.
+    """
 
     kind: Literal["linear"] = "linear"
+    directions: Width | None = None
 
     def build(self, sizes: tuple[int, int], image: tuple[int, int] | None, key: PRNGKeyArray) -> LinearMap:
-        """The identity.
+        """The identity; a training gives it the directions of its data.
 
         Args:
             sizes: dim(x) and dim(y).
             image: not used.
             key: not used.
         """
-        return LinearMap(sizes[0])
+        return LinearMap(sizes[0], self.directions)

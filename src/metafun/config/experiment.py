@@ -9,7 +9,8 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import PRNGKeyArray
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..embeddings import Embedded
 from ..errors import InvalidConfig, suggest
@@ -57,9 +58,22 @@ class Experiment:
         evaluation = self.evaluation
         return self.tasks.test(shots=evaluation.shots, ways=evaluation.ways, targets=evaluation.targets)
 
-    def build_model(self, key: PRNGKeyArray) -> Learner:
-        """A fresh model with random weights."""
-        return _build(self.config.model, self.config.embedding, self.tasks.sizes, self.tasks.image, key)
+    def build_model(self, key: PRNGKeyArray, directions: Float[Array | np.ndarray, "dx dx"] | None = None) -> Learner:
+        """A fresh model with random weights.
+
+        Args:
+            key: source of the weights.
+            directions: see `directions`; the columns of the data if not given.
+        """
+        model = _build(self.config.model, self.config.embedding, self.tasks.sizes, self.tasks.image, key)
+        if directions is not None and isinstance(model, Embedded):
+            model = eqx.tree_at(lambda model: model.embedding, model, model.embedding.along(directions))
+        return model if self.tasks.temperature is None else model.at_temperature(self.tasks.temperature)
+
+    def directions(self) -> Float[np.ndarray, "dx dx"] | None:
+        """The directions of the data that models start with; None unless their embedding takes them."""
+        embedding = {} if self.config.embedding is None else to_table(self.config.embedding)
+        return self.tasks.directions() if "directions" in embedding else None
 
     def blank_model(self) -> Learner:
         """The structure of the model, with shapes in place of arrays."""

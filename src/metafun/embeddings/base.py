@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import equinox as eqx
 import jax
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..model.learner import Learner
@@ -19,6 +20,14 @@ class Embedding(eqx.Module):
     @abstractmethod
     def size(self) -> int:
         """The length of a vector."""
+
+    def along(self, directions: Float[Array | np.ndarray, "dx dx"]) -> Self:
+        """The embedding, untrained, in the directions of some data; unless overridden, as it is.
+
+        Args:
+            directions: one in each column, the most telling first.
+        """
+        return self
 
     def summarise_context(self, context: Points) -> Any:
         """What embedding a row needs to know of the context; unless overridden, nothing."""
@@ -61,6 +70,9 @@ class Embedded(Learner):
 
     def weighing(self, weight: Float[Array, ""]) -> Self:
         return eqx.tree_at(lambda model: model.learner, self, self.learner.weighing(weight))
+
+    def at_temperature(self, temperature: float) -> Self:
+        return eqx.tree_at(lambda model: model.learner, self, self.learner.at_temperature(temperature))
 
     def encode(self, context: Points, key: PRNGKeyArray | None = None) -> EncodedTask:
         summary = self.embedding.summarise_context(context)

@@ -24,7 +24,7 @@ from ..data.table import counted
 from ..data.table_folder import open_table_folder, save_table
 from ..errors import Diverged, InvalidData, InvalidTask
 from ..files import subfolder, write_atomically
-from ..training.evaluation import Validation
+from ..training.evaluation import Validation, nearest_mean_accuracy
 from ..training.progress import stop_signal, watched
 from ..training.run import Run
 from ..training.run_folder import CHECKPOINT, RunFolder
@@ -253,9 +253,9 @@ def held_out_result(run: Run) -> str:
     if tasks.problem == "regression":
         return _held_out_error(run)
     result = f"accuracy {1 - record.best_error[0]:.4f} on held-out classes ({tasks.classes}-way)"
-    # The untrained model is a nearest class mean if it has a similarity term.
+    # Training starts as a nearest class mean if the model has a similarity term.
     if record.first_error and has_setting(run.config, "model.similarity.temperature"):
-        result += f"; nearest class mean {1 - record.first_error[0]:.4f}"
+        result += f"; nearest class mean {nearest_mean_accuracy(run.experiment):.4f}"
     return result
 
 

@@ -36,6 +36,10 @@ class Learner(eqx.Module):
         """
         return self
 
+    def at_temperature(self, temperature: float) -> Self:
+        """The untrained learner with another temperature of its similarity term; unless overridden, itself."""
+        return self
+
     def for_context(self, context: Points, most: int | None) -> Self:
         """The learner for a context that may have more points than in training: together they count as `most`.
 

@@ -138,6 +138,11 @@ class MetaFun(Learner):
         adds_up = any(p.is_kernel for p in self.pools) and all(u.is_pointwise for u in self.updates)
         return eqx.tree_at(lambda model: model.step_size, self, weight * self.step_size) if adds_up else self
 
+    def at_temperature(self, temperature: float) -> Self:
+        if self.similarity is None:
+            return self
+        return eqx.tree_at(lambda m: m.similarity.log_temperature, self, jnp.log(jnp.asarray(temperature, float)))
+
     def encode(
         self, context: Points, key: PRNGKeyArray | None = None, start: Float[Array, "n *k dr"] | None = None
     ) -> FunctionalRepresentation:

@@ -92,6 +92,11 @@ class TaskSource(ABC):
         return None
 
     @property
+    def temperature(self) -> float | None:
+        """With which a model's similarity term starts; None for the model's own."""
+        return None
+
+    @property
     def splits_classes(self) -> bool:
         """Whether classes are divided into train, val and test, as the paper's protocol needs."""
         return False
@@ -182,6 +187,10 @@ class TaskSource(ABC):
     def test_sizes(self) -> Mapping[str, Any]:
         """What the settings of `evaluation` amount to where they are not given."""
         return {}
+
+    def directions(self) -> Float[np.ndarray, "dx dx"] | None:
+        """Directions of the inputs, one in each column, the most telling first; None where there are none."""
+        return None
 
     def scaling(self, X: np.ndarray, Y: np.ndarray | None) -> TaskScaling:
         """How the rows of a task are scaled for the model, and its predictions back.

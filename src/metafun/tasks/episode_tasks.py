@@ -4,25 +4,33 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from ..data import Table, absolute
 from ..errors import InvalidConfig, InvalidData
-from ..values import ClassCount, Count, NonNegative, PointCount, Power, Real, Share, Size, TrainingSplit
+from ..values import ClassCount, Count, NonNegative, PointCount, Positive, Power, Real, Share, Size, TrainingSplit
 from .base import TaskSource
+from .directions import SHRINKAGES, Scatter, along_first_component, discriminant, principal
 from .episodes import Episodes, check
-from .preprocessing import POWERS, Preprocessing, clearly_best, nearest_mean_accuracies, raised
+from .preprocessing import POWERS, NearestMeans, Preprocessing, best_temperature, clearly_best, raised, unit
 from .row_transforms import Pixels, RowTransform, Unchanged, UnitLength
 from .rows import open_unchanged, rows_of
 from .scaling import UNSCALED, TaskScaling
 
 # Name of the split of classes of val that are not trained on.
 HELD_OUT = "held-out"
+# Folds of the validation classes, where the others are trained on.
+FOLDS = 2
 # Tasks on which ways of preprocessing are compared.
 CHOICE_TASKS = 1000
+
+
+Source = TypeVar("Source", bound="EpisodeTasks")
 
 
 @dataclass(frozen=True)
@@ -54,14 +62,22 @@ class EpisodeTasks(TaskSource):
             `val_share`, the means of train and val are weighted by it.
         power: exponent of the absolute features, before they are centred.
         choose: whether `centre` and `power` are chosen when a run begins: those with which the nearest class mean is
-            best on the validation classes.
+            best on the validation classes; with `val_share`, on folds of them, as in the protocol.
+        discriminant: whether a model with `embedding.directions` starts in the directions that tell the training
+            classes apart; otherwise these are principal components, which leave cosines as they are. With `choose`,
+            only if the nearest class mean is better that way.
+        shrinkage: of these directions: the larger, the less they differ from principal components; with `choose`,
+            chosen too.
         val_share: share of the training tasks whose classes are all of val, where val is trained on, as in the
             protocol; the classes of the others are all of train. If not given, tasks mix the classes of both.
         held_out: fold and number of folds: this fold of the classes of val is not trained on, and validates instead.
+            Classes of a fold are alike.
         features: columns of the table; filled in when a run begins.
         image: height and width of the images; filled in when a run begins.
         fingerprint: SHA-256 of the table; filled in when a run begins.
         mean: mean of each column, with `centre`; filled in when a run begins.
+        temperature: with which a model's similarity term starts; if not given, `model.similarity.temperature`. Filled
+            in with `choose` and `discriminant`: the most likely one of the nearest class mean.
     """
 
     kind: Literal["episodes"] = "episodes"
@@ -75,14 +91,17 @@ class EpisodeTasks(TaskSource):
     centre: bool = False
     power: Power = 1.0
     choose: bool = False
+    discriminant: bool = False
+    shrinkage: Positive = 1.0
     val_share: Share | None = None
     held_out: tuple[Size, Count] | None = None
     features: Count | None = None
     image: tuple[Count, Count] | None = None
     fingerprint: str | None = None
     mean: tuple[Real, ...] | None = None
+    temperature: Positive | None = None
 
-    added = {"centre": False, "power": 1.0, "choose": False}  # noqa: RUF012
+    added = {"centre": False, "power": 1.0, "choose": False, "discriminant": False, "shrinkage": 1.0}  # noqa: RUF012
     problem = "classification"
     splits_classes = True
     test_settings = ("fingerprint",)
@@ -118,8 +137,8 @@ class EpisodeTasks(TaskSource):
                 f"tasks.held_out = [{fold}, {folds}], but the first number, the fold, must be from 0 to {folds - 1}."
             )
         if self.pixels is not None:
-            for name, used in {"centre": self.centre, "power": self.power != 1, "choose": self.choose}.items():
-                if used:
+            for name in ("centre", "power", "choose", "discriminant"):
+                if getattr(self, name) != self.added[name]:
                     raise InvalidConfig(f"tasks.{name} is for features, but tasks.pixels makes rows images; drop one.")
 
     def resolve(self, validates: bool) -> Self:
@@ -142,21 +161,55 @@ class EpisodeTasks(TaskSource):
         )
 
     def _chosen(self, validates: bool) -> Self:
-        """With the centring and power that are best for a nearest class mean on the validation classes."""
+        """With the preprocessing that is best for a nearest class mean on the validation classes."""
         options = [
-            dataclasses.replace(self, choose=False, centre=centre, power=power, mean=None)
+            dataclasses.replace(self, choose=False, discriminant=False, centre=centre, power=power, mean=None)
             for power in POWERS
             for centre in (True, False)
         ]
         if not validates:
             return options[0]
+        best = _best(options)
+        if self.discriminant:
+            # A common direction of all classes tells none apart.
+            along = [dataclasses.replace(best, centre=True, discriminant=True, shrinkage=s) for s in SHRINKAGES]
+            best = _best([best, *along])
+            best = dataclasses.replace(best, temperature=best_temperature(best.nearest_means(CHOICE_TASKS)))
+        return best
+
+    def nearest_means(self, count: int) -> list[NearestMeans]:
+        """Nearest class means of the preprocessed features on the validation classes, or on folds of them.
+
+        Args:
+            count: number of tasks, together.
+        """
+        folds = self.tuning_sources(FOLDS)
+        return [fold._nearest_means(count // len(folds)) for fold in folds]
+
+    def _nearest_means(self, count: int) -> NearestMeans:
         table = self.table()
+        resolved = dataclasses.replace(self, mean=self._mean(table))
         tasks = self._episodes(table, (self._validation_split,), Unchanged())
-        results = []
-        for option in options:
-            rows = option._preprocessing(option._mean(table))(tasks.features.astype(float))
-            results.append(nearest_mean_accuracies(dataclasses.replace(tasks, features=rows), CHOICE_TASKS))
-        return options[clearly_best(results)]
+        rows = resolved._known_preprocessing(np.asarray(tasks.features, np.float32))
+        if self.discriminant:
+            rows = unit(rows @ resolved.directions())
+        return NearestMeans.of(dataclasses.replace(tasks, features=jnp.asarray(rows)), jax.random.key(0), count)
+
+    def directions(self) -> Float[np.ndarray, "dx dx"] | None:
+        if self.pixels is not None:
+            return None
+        table, preprocess = self.table(), self._known_preprocessing
+
+        def scatter(*splits: str) -> Scatter:
+            rows = (table.features[each.start : each.start + each.count] for each in table.split(*splits))
+            return Scatter.of(preprocess(each.astype(np.float32)) for each in rows)
+
+        found = Scatter.mixed(
+            [(1.0, scatter(*self.train_on))]
+            if self._shares is None
+            else [(share, scatter(split)) for split, share in self._shares.items()]
+        )
+        return (discriminant(found, self.shrinkage) if self.discriminant else principal(found)).astype(np.float32)
 
     def _mean(self, table: Table) -> tuple[float, ...] | None:
         """The mean that was subtracted in training stays, also with other data: it is part of the model."""
@@ -164,7 +217,7 @@ class EpisodeTasks(TaskSource):
             return self.mean if self.centre else None
         shares = self._shares or {"train": 1.0}
         means = [
-            share * raised(rows_of(table, split)[0].astype(np.float64), self.power).mean(0)
+            share * raised(rows_of(table, split)[0].astype(np.float32), self.power).mean(0, dtype=np.float64)
             for split, share in shares.items()
         ]
         return tuple(sum(means).tolist())
@@ -264,7 +317,7 @@ class EpisodeTasks(TaskSource):
         return self._preprocessing(self.mean)
 
     def _preprocessing(self, mean: tuple[float, ...] | None) -> Preprocessing:
-        return Preprocessing(self.power, None if mean is None else jnp.array(mean))
+        return Preprocessing(self.power, None if mean is None else np.array(mean, np.float32))
 
     def _episodes(
         self, table: Table, splits: Sequence[str], transform: RowTransform, shares: Mapping[str, float] | None = None
@@ -273,8 +326,22 @@ class EpisodeTasks(TaskSource):
         return Episodes.over(table, splits, **sizes, transform=transform, shares=shares)
 
 
+def _best(options: Sequence[Source]) -> Source:
+    """The option with the best nearest class mean; the mean over folds of val, if a share of it is trained on."""
+
+    def accuracies(option: Source) -> Float[np.ndarray, " count"]:
+        return np.concatenate([found.accuracies for found in option.nearest_means(CHOICE_TASKS)])
+
+    return options[clearly_best([*map(accuracies, options)])]
+
+
 def _with_held_out(table: Table, fold: int, folds: int) -> Table:
-    """The table with every `folds`-th class of val in a split of its own."""
-    held_out = table.split("val")[fold::folds]
-    classes = [dataclasses.replace(rows, split=HELD_OUT) if rows in held_out else rows for rows in table.classes]
-    return dataclasses.replace(table, classes=tuple(classes))
+    """The table with a fold of the classes of val in a split of its own.
+
+    Folds differ as much as they can, because test classes may be of other kinds than all that are trained on.
+    """
+    classes = table.split("val")
+    means = [unit(table.features[c.start : c.start + c.count].astype(np.float32)).mean(0) for c in classes]
+    held_out = [classes[i] for i in np.array_split(along_first_component(np.stack(means)), folds)[fold]]
+    split = [dataclasses.replace(rows, split=HELD_OUT) if rows in held_out else rows for rows in table.classes]
+    return dataclasses.replace(table, classes=tuple(split))

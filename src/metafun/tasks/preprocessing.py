@@ -1,6 +1,7 @@
 """From stored features to inputs of length one, and the choice among ways to do it."""
 
 from collections.abc import Sequence
+from typing import NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -18,6 +19,8 @@ POWERS = (1.0, 0.75, 0.5)
 TASKS_AT_ONCE = 100
 # A candidate replaces the one before it if it is better by this many standard errors.
 STANDARD_ERRORS = 2.0
+# Temperatures that are compared. Where all answers are right, less would fit ever better.
+TEMPERATURES = np.geomspace(10**-1.5, 1, 31)
 
 
 class Preprocessing(eqx.Module):
@@ -48,9 +51,44 @@ def unit(x: Rows) -> Rows:
     return x / ((x * x).sum(-1, keepdims=True) ** 0.5).clip(1e-12)
 
 
-def nearest_mean_accuracies(tasks: TaskDistribution, count: int) -> Float[np.ndarray, " count"]:
-    """The share of targets that a nearest class mean classifies correctly in each of `count` tasks."""
-    return np.asarray(_accuracies(tasks, jax.random.split(jax.random.key(0), count)))
+class NearestMeans(NamedTuple):
+    """What a nearest class mean says of targets.
+
+    Args:
+        distances: minus half the squared distance of each target from each class mean.
+        labels: one-hot.
+    """
+
+    distances: Float[np.ndarray, "count m k"]
+    labels: Float[np.ndarray, "count m k"]
+
+    @classmethod
+    def of(cls, tasks: TaskDistribution, key: PRNGKeyArray, count: int) -> Self:
+        """The nearest class means of random tasks.
+
+        Args:
+            tasks: the distribution of tasks.
+            key: seeds the tasks.
+            count: number of tasks.
+        """
+        return cls(*map(np.asarray, _nearest_means(tasks, jax.random.split(key, count))))
+
+    @property
+    def accuracies(self) -> Float[np.ndarray, " count"]:
+        """The share of the targets of each task that are classified correctly."""
+        return (self.distances.argmax(-1) == self.labels.argmax(-1)).mean(-1)
+
+    def log_likelihoods(self, temperature: float) -> Float[np.ndarray, " count"]:
+        """The mean log-likelihood of each task's targets if logits are distances/temperature."""
+        logits = self.distances / temperature
+        logits = logits - logits.max(-1, keepdims=True)
+        return ((logits - np.log(np.exp(logits).sum(-1, keepdims=True))) * self.labels).sum(-1).mean(-1)
+
+
+def best_temperature(found: Sequence[NearestMeans]) -> float:
+    """Which of `TEMPERATURES` gives the highest likelihood, in the mean over several distributions of tasks."""
+    means = [sum(each.log_likelihoods(t).mean() for each in found) for t in TEMPERATURES]
+    return float(TEMPERATURES[np.argmax(means)])
 
 
 def clearly_best(results: Sequence[Float[np.ndarray, " count"]]) -> int:
@@ -64,10 +102,9 @@ def clearly_best(results: Sequence[Float[np.ndarray, " count"]]) -> int:
 
 
 @eqx.filter_jit
-def _accuracies(tasks: TaskDistribution, keys: Key[Array, " count"]) -> Float[Array, " count"]:
-    def accuracy(key: PRNGKeyArray) -> Float[Array, ""]:
+def _nearest_means(tasks: TaskDistribution, keys: Key[Array, " count"]) -> tuple[Array, Array]:
+    def nearest(key: PRNGKeyArray) -> tuple[Array, Array]:
         task = tasks.sample(key)
-        found = negative_distances(task.target.x, class_means(task.context)).argmax(-1)
-        return (found == task.target.y.argmax(-1)).mean()
+        return negative_distances(task.target.x, class_means(task.context)) / 2, task.target.y
 
-    return jax.lax.map(accuracy, keys, batch_size=TASKS_AT_ONCE)
+    return jax.lax.map(nearest, keys, batch_size=TASKS_AT_ONCE)

@@ -17,6 +17,7 @@ from ..model.learner import Learner
 from ..model.likelihoods import Likelihood, Prediction, calibration_error, coverage, masked_mean
 from ..model.task import Points, Task
 from ..tasks import TaskDistribution
+from ..tasks.preprocessing import NearestMeans
 from .devices import AXIS, gathered, jit, local_keys, replicate, run_on_mesh, task_mesh
 
 # Bounds on the memory of an evaluation: tasks predicted at once, and floats that these need.
@@ -41,9 +42,8 @@ class Validation:
 
     def __init__(self, models: Learner, experiment: Experiment):
         self.metrics: dict[str, float] = {}
-        key = jax.random.fold_in(jax.random.key(experiment.evaluation.seed), 0)
         count = experiment.training.validation_tasks
-        self._rest = (experiment.tasks.validation(), key, count, "default")
+        self._rest = (experiment.tasks.validation(), validation_key(experiment), count, "default")
         # Training may use fewer devices, since their number divides the batch.
         self._place = partial(replicate, mesh=task_mesh(count))
         pool = ThreadPoolExecutor(1)
@@ -55,6 +55,17 @@ class Validation:
         found = gathered(task_metrics(self._place(models), *self._rest))
         self.metrics = {name: float(found[name].mean()) for name in SHOWN if name in found}
         return tuple(found["error"].mean(1).tolist())
+
+
+def validation_key(experiment: Experiment) -> PRNGKeyArray:
+    """Seeds the validation tasks."""
+    return jax.random.fold_in(jax.random.key(experiment.evaluation.seed), 0)
+
+
+def nearest_mean_accuracy(experiment: Experiment) -> float:
+    """The accuracy of a nearest class mean of the preprocessed inputs on the validation tasks."""
+    count = experiment.training.validation_tasks
+    return float(NearestMeans.of(experiment.tasks.validation(), validation_key(experiment), count).accuracies.mean())
 
 
 def evaluate(models: Learner, experiment: Experiment) -> dict[str, dict[str, Any]]:

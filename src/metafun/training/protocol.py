@@ -12,12 +12,10 @@ from rich.markup import escape
 from ..config import Config, Experiment, resolve
 from ..errors import InvalidConfig, InvalidRun
 from ..files import subfolder
+from ..tasks.episode_tasks import FOLDS
 from .progress import train
 from .run import Run
 from .run_folder import CONFIG, RunFolder
-
-# Folds of the validation classes, where the others are trained on.
-FOLDS = 2
 
 
 def check_protocol(config: Config) -> None:
@@ -30,6 +28,8 @@ def check_protocol(config: Config) -> None:
 def choose_step(tuned: Sequence[Run]) -> dict[str, Any]:
     """The step and variant with the least mean error on val over folds and seeds; that error, each seed's, seconds.
 
+    Where the untrained model was validated too, it is chosen unless a later step is as good in every fold.
+
     Args:
         tuned: a run for each fold of the validation classes; steps that not all have reached do not count.
     """
@@ -38,8 +38,11 @@ def choose_step(tuned: Sequence[Run]) -> dict[str, Any]:
     if not steps:
         raise InvalidRun(f"{tuned[0].path}/metrics.jsonl has no validation to choose by; start again with --overwrite.")
     seeds = len(tuned[0].config.training.seeds)
-    errors = np.array([[fold[step] for fold in found] for step in steps], float).mean(1).reshape(len(steps), -1, seeds)
-    means = np.nan_to_num(errors.mean(2), nan=np.inf)
+    each = np.array([[fold[step] for fold in found] for step in steps], float)
+    each = each.reshape(len(steps), len(tuned), -1, seeds)
+    errors, means = each.mean(1), np.nan_to_num(each.mean((1, 3)), nan=np.inf)
+    if steps[0] == 0:  # the untrained model: what was learned must be better in every fold
+        means = np.where((each.mean(3) <= each[0].mean(-1)).all(1), means, np.inf)
     entry, variant = np.unravel_index(means.argmin(), means.shape)
     return {
         "step": steps[entry],

@@ -190,8 +190,9 @@ class TrainingSession:
         return best, replace(record, best_error=best_error, best_step=best_step, stopped_early=stop)
 
     def _restore(self, trainer: Trainer) -> SessionState:
-        start = trainer.start()
-        if not self.folder.checkpoint_file.exists():
+        is_new = not self.folder.checkpoint_file.exists()
+        start = trainer.start(is_new)
+        if is_new:
             self.folder.rewind_metrics(-1)
             return SessionState(start, start.parameters, SessionRecord())
         opened = Checkpoint(self.folder.checkpoint_file)

@@ -68,11 +68,16 @@ class Trainer:
         self._unravel = ravel_pytree(jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), blank))[1]
         self._compiled = jit(self.scan_steps)
 
-    def start(self) -> State:
-        """Fresh models. The weights of a seed do not depend on the seeds and variants beside it."""
+    def start(self, is_new: bool = True) -> State:
+        """Fresh models. The weights of a seed do not depend on the seeds and variants beside it.
+
+        Args:
+            is_new: whether training starts with them; if only their shapes matter, no data are read.
+        """
+        directions = self.experiment.directions() if is_new else None
         keys = jnp.stack([_keys(seed)[0] for seed in self.experiment.training.seeds])
-        fresh = [jax.vmap(lambda key, v=v: ravel(v.build_model(key)))(keys) for v in self.experiment.variants]
-        parameters = jnp.concatenate(fresh)
+        build = [jax.vmap(lambda key, v=v: ravel(v.build_model(key, directions))) for v in self.experiment.variants]
+        parameters = jnp.concatenate([fresh(keys) for fresh in build])
         optimiser = build_optimiser(self.experiment.training, 0.0, self._sizes)
         return State(parameters, jax.vmap(optimiser.init)(parameters), 0)
 
