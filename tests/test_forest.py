@@ -60,3 +60,10 @@ def test_gradients_pass_it_by():
     forest = as_forest(RandomForestRegressor(3, random_state=0).fit(x, y))
     gradient = jax.grad(lambda z: forest(z).sum() + (z**2).sum())(jnp.asarray(x))
     np.testing.assert_allclose(gradient, 2 * x, rtol=1e-6)
+
+
+def test_a_cycle_of_a_received_file_ends():
+    forest = empty_forest(2, 4, 1)
+    cycle = jnp.array([[1, 2, 3, 0]] * 2, jnp.int32)
+    forest = eqx.tree_at(lambda f: (f.left, f.right), forest, (cycle, cycle))
+    assert forest(jnp.zeros((3, 1))).shape == (3, 1)

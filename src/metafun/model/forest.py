@@ -40,16 +40,19 @@ class Forest(eqx.Module):
     def _leaves(self, x: Float[Array, "m dx"], tree: Int[Array, " trees"]) -> Int[Array, "m trees"]:
         """The leaf of each tree that each x falls into."""
 
-        def descend(node: Int[Array, "m trees"]) -> Int[Array, "m trees"]:
+        def descend(
+            state: tuple[Int[Array, "m trees"], Bool[Array, ""]],
+        ) -> tuple[Int[Array, "m trees"], Bool[Array, ""]]:
+            node = state[0]
             entry = jnp.take_along_axis(x, self.column[tree, node], axis=1)
             threshold = jax.lax.stop_gradient(self.threshold)[tree, node]
             goes_left = jnp.where(jnp.isnan(entry), self.missing_left[tree, node], entry <= threshold)
-            return jnp.where(goes_left, self.left[tree, node], self.right[tree, node])
+            # Children come after their parent; a file in which they do not must not keep a prediction from ending.
+            child = jnp.maximum(node, jnp.where(goes_left, self.left[tree, node], self.right[tree, node]))
+            return child, (child != node).any()
 
-        def is_inside(node: Int[Array, "m trees"]) -> Bool[Array, ""]:
-            return (self.left[tree, node] != node).any()
-
-        return jax.lax.while_loop(is_inside, descend, jnp.zeros((x.shape[0], len(tree)), jnp.int32))
+        start = jnp.zeros((x.shape[0], len(tree)), jnp.int32), jnp.array(True)
+        return jax.lax.while_loop(lambda state: state[1], descend, start)[0]
 
 
 def as_forest(fitted: Any) -> Forest:
