@@ -1,21 +1,21 @@
-"""What is fitted beside a trained model of tasks: forests, mixed processes on their residuals, and the share of each."""
+"""What is fitted beside a trained model of tasks: forests, mixed processes, and the share of each model."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from sklearn.ensemble import RandomForestRegressor
 
-from ..config import Experiment, has_setting, with_changes
+from ..config import Experiment, with_changes
 from ..model.forest import Forest, as_forest
 from ..model.likelihoods import Normal, masked_mean
 from ..model.mixed import ForestProcess, MixedProcess, with_intercept
@@ -23,7 +23,9 @@ from ..model.population import CONTEXT_SIZES, CrossFitted, select
 from ..model.stacked import Stack, Stacked
 from ..model.task import Points, Task
 from ..model.whitening import whiten
+from ..schema import flatten, to_table
 from ..tasks.collected import Collected
+from ..training.programs import keep_programs
 from .trained import Trained
 
 Parameters = TypeVar("Parameters")
@@ -38,8 +40,7 @@ DRAWS, AT_ONCE = 600, 50
 LEAST_LOG, MOST_LOG = -6.0, 3.0
 
 
-@dataclass(frozen=True)
-class FoldedTasks:
+class FoldedTasks(eqx.Module):
     """Tasks with what the forests say of their rows.
 
     Args:
@@ -48,7 +49,7 @@ class FoldedTasks:
     """
 
     tasks: Collected
-    dx: int
+    dx: int = eqx.field(static=True)
 
     @property
     def left_out(self) -> NDArray:
@@ -60,24 +61,23 @@ class FoldedTasks:
         return x[..., [*range(self.dx), self.dx + output]]
 
 
-def can_stack(experiment: Experiment) -> bool:
-    """Whether its settings ask for forests beside the members of a cross-fitted model."""
-    config = experiment.config
-    return all(has_setting(config, name) for name in ("model.population.trees", "tasks.folds")) and bool(
-        config.model.population.trees and config.tasks.folds
-    )
+def trees_of(experiment: Experiment) -> int:
+    """Trees of each forest that the settings ask for beside the members of a cross-fitted model; 0 for none."""
+    settings = flatten(to_table(experiment.config))
+    return settings.get("model.population.trees", 0) if settings.get("tasks.folds") else 0
 
 
 def stack(trained: Trained, seed: int) -> tuple[Trained, float]:
     """The trained model beside a mixed model on a forest, and the mean squared error on held-out tasks.
 
     Args:
-        trained: a cross-fitted model whose settings `can_stack`.
+        trained: a cross-fitted model whose settings ask for trees.
         seed: seed of the forests and of the draws.
     """
-    experiment, network = trained.experiment, trained.model
-    tasks: Collected = experiment.tasks.training()  # type: ignore[assignment]
-    forests, folded = fit_forests(tasks, experiment.config.model.population.trees, seed)
+    keep_programs()
+    experiment, network = trained.experiment, cast(CrossFitted, trained.model)
+    tasks = cast(Collected, experiment.tasks.training())
+    forests, folded = fit_forests(tasks, trees_of(experiment), seed)
     processes = fit_processes(folded, seed)
     draws = held_out_predictions(network, processes, folded, seed)
     found = fit_stack(*draws, len(tasks.counts))
@@ -125,19 +125,19 @@ def fit_processes(folded: FoldedTasks, seed: int) -> MixedProcess:
         folded: tasks, and what the forests say of them.
         seed: seed of the choice of tasks and points, where there are many.
     """
-    chosen, points = _some_points(folded.tasks, seed)
+    chosen, x, y, mask = _some_points(folded.tasks, seed)
     learned = folded.left_out[chosen] != np.arange(folded.tasks.folds)[:, None]
     # The covariance of points that lie close together needs the precision.
     with jax.enable_x64(True):
         each = [
-            _fit_process(folded.columns(points.x, output), points.y[..., output], points.mask, learned)
+            _fit_process(folded.columns(x, output), y[..., output], mask, learned)
             for output in range(folded.tasks.outputs)
         ]
     return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves, 1), jnp.float32), *each)
 
 
-def _some_points(tasks: Collected, seed: int) -> tuple[NDArray, Points]:
-    """Indices of tasks, and points of each, padded."""
+def _some_points(tasks: Collected, seed: int) -> tuple[NDArray, NDArray, NDArray, NDArray]:
+    """Indices of tasks [t]; inputs [t, n, dx], outputs [t, n, dy] and mask [t, n] of some points of each."""
     rng, rows = np.random.default_rng(seed), np.asarray(tasks.rows, float)
     starts, counts = np.asarray(tasks.starts), np.asarray(tasks.counts)
     chosen = rng.permutation(len(counts))[:MAX_TASKS]
@@ -146,40 +146,60 @@ def _some_points(tasks: Collected, seed: int) -> tuple[NDArray, Points]:
     for i, task in enumerate(chosen):
         some = starts[task] + rng.permutation(counts[task])[:size]
         found[i, : len(some)], mask[i, : len(some)] = rows[some], True
-    return chosen, Points(*np.split(found, [rows.shape[1] - tasks.outputs], axis=2), mask)  # type: ignore[arg-type]
+    columns = rows.shape[1] - tasks.outputs
+    return chosen, found[..., :columns], found[..., columns:], mask
 
 
-def _fit_process(
-    x: Float[NDArray, "t n dx"], y: Float[NDArray, "t n"], mask: NDArray, learned: NDArray
-) -> MixedProcess:
-    """Processes with a leading axis for the fold; `learned` [folds, t] says which tasks each is fitted to."""
+def _fit_process(x: NDArray, y: NDArray, mask: NDArray, learned: NDArray) -> MixedProcess:
+    """Processes with a leading axis for the fold; `learned` [folds, t] says which tasks each is fitted to.
+
+    Args:
+        x: inputs [t, n, dx + 1].
+        y: outputs [t, n].
+        mask: False where a row is padding, [t, n].
+        learned: which tasks are learned from, [folds, t].
+    """
+    centre, _ = _prior(x.shape[2])
+    weights = jnp.asarray(learned, float)
+    start = jax.tree.map(lambda a: jnp.broadcast_to(a, (len(weights), *a.shape)), centre)
+    data = weights, *map(jnp.asarray, (x, y, mask))
+    return jax.tree.map(np.asarray, _with_trends(_minimised(_process_loss, start, *data), *data)[1])
+
+
+def _process_loss(processes: MixedProcess, *data: Array) -> Float[Array, ""]:
+    return _with_trends(processes, *data)[0].sum()
+
+
+@eqx.filter_jit
+def _with_trends(
+    processes: MixedProcess,
+    weights: Float[Array, "folds t"],
+    x: Float[Array, "t n dx"],
+    y: Float[Array, "t n"],
+    mask: Bool[Array, "t n"],
+) -> tuple[Float[Array, " folds"], MixedProcess]:
+    """−log P a row of y and of the parameters for each fold; and the processes with the β that is most probable."""
     centre, width = _prior(x.shape[2])
-    rows = float(mask.sum())
 
     def fold(process: MixedProcess, weight: Float[Array, " t"]) -> tuple[Float[Array, ""], MixedProcess]:
         distance = jax.tree.map(lambda a, b, c: jnp.square((a - b) / c).sum(), process, centre, width)
         process = eqx.tree_at(lambda p: p.fixed, process, jnp.zeros_like(process.fixed))
-        A, b, rest = jax.vmap(_evidence, in_axes=(None, 0, 0, 0))(process, *map(jnp.asarray, (x, y, mask)))
-        # β has a prior 𝒩(0, I) and is integrated out but for the determinant.
+        A, b, rest = jax.vmap(_evidence, in_axes=(None, 0, 0, 0))(process, x, y, mask)
+        # With the prior 𝒩(0, I) of β.
         W = whiten(jnp.tensordot(weight, A, 1) + jnp.eye(A.shape[1]))
         c = W @ (weight @ b)
         loss = weight @ rest - c @ c / 2 + jax.tree.reduce(jnp.add, distance) / 2
-        return loss / rows, eqx.tree_at(lambda p: p.fixed, process, W.T @ c)
+        return loss / mask.sum(), eqx.tree_at(lambda p: p.fixed, process, W.T @ c)
 
-    weights = jnp.asarray(learned, float)
-    start = jax.tree.map(lambda a: jnp.broadcast_to(a, (len(weights), *a.shape)), centre)
-    best = _minimised(lambda all_folds: jax.vmap(fold)(all_folds, weights)[0].sum(), start)
-    return jax.tree.map(np.asarray, eqx.filter_jit(jax.vmap(fold))(best, weights)[1])
+    return jax.vmap(fold)(processes, weights)
 
 
 def _prior(columns: int) -> tuple[MixedProcess, MixedProcess]:
     """Centre and width of the normal prior of each parameter, for standardised inputs and outputs."""
     slopes = jnp.full(columns + 1, -1.5).at[0].set(-0.5)
-    centre = MixedProcess(
-        jnp.zeros(columns + 1), slopes, jnp.asarray(-1.0), jnp.zeros(columns - 1), jnp.asarray(-1.5)
-    )
-    widths = MixedProcess(1.0, 1.5, 1.5, 1.0, 1.5)  # type: ignore[arg-type]
-    return centre, jax.tree.map(lambda a, width: jnp.full_like(a, width), centre, widths)
+    centre = MixedProcess(jnp.zeros(columns + 1), slopes, jnp.asarray(-1.0), jnp.zeros(columns - 1), jnp.asarray(-1.5))
+    widths = zip(jax.tree.leaves(centre), (1.0, 1.5, 1.5, 1.0, 1.5), strict=True)
+    return centre, jax.tree.unflatten(jax.tree.structure(centre), [jnp.full_like(a, width) for a, width in widths])
 
 
 def _evidence(
@@ -203,15 +223,22 @@ def held_out_predictions(
         folded: the tasks to draw from.
         seed: seed of the draws.
     """
-    dx, outputs = folded.dx, range(folded.tasks.outputs)
+    keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), 0), DRAWS)
+    return _held_out(network, processes, folded, keys)
+
+
+@eqx.filter_jit
+def _held_out(
+    network: CrossFitted, processes: MixedProcess, folded: FoldedTasks, keys: Array
+) -> tuple[Normal, Normal, Task]:
+    """What `held_out_predictions` returns, one entry for each key."""
+    dx = folded.dx
+
+    def simple(process: MixedProcess, x: Array, y: Array, mask: Array, at: Array) -> tuple[Array, Array]:
+        return process.condition(x, y, mask)(at)[:2]
 
     def columns(x: Float[Array, "n columns"]) -> Float[Array, "dy n dx_and_one"]:
-        return jnp.stack([folded.columns(x, output) for output in outputs])
-
-    def simple(
-        process: MixedProcess, x: Array, y: Array, mask: Array, at: Array
-    ) -> tuple[Float[Array, " m"], Float[Array, " m"]]:
-        return process.condition(x, y, mask)(at)[:2]
+        return jnp.stack([folded.columns(x, output) for output in range(folded.tasks.outputs)])
 
     def both(key: PRNGKeyArray) -> tuple[Normal, Normal, Task]:
         task = folded.tasks.sample(key)
@@ -219,13 +246,11 @@ def held_out_predictions(
         bare = Task(Points(c.x[:, :dx], c.y, c.mask), Points(t.x[:, :dx], t.y, t.mask), task.fold)
         member = network.held_out(bare)
         first = jax.tree.map(lambda a: a[0], member.predict_each(member.encode(bare.context), bare.target.x))
-        alone = jax.tree.map(lambda a: a[0], select(processes, task.fold))
-        each = jax.vmap(simple, in_axes=(0, 0, 1, None, 0))
-        mean, std = each(alone, columns(c.x), c.y, c.mask, columns(t.x))
+        alone = jax.tree.map(lambda a: a[0], select(processes, cast(Array, task.fold)))
+        mean, std = jax.vmap(simple, in_axes=(0, 0, 1, None, 0))(alone, columns(c.x), c.y, c.mask, columns(t.x))
         return first, Normal(mean.T, std.T), bare
 
-    keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), 0), DRAWS)
-    return eqx.filter_jit(lambda keys: jax.lax.map(both, keys, batch_size=AT_ONCE))(keys)
+    return jax.lax.map(both, keys, batch_size=AT_ONCE)
 
 
 def fit_stack(first: Normal, second: Normal, task: Task, count: int) -> Stack:
@@ -237,33 +262,40 @@ def fit_stack(first: Normal, second: Normal, task: Task, count: int) -> Stack:
         task: the tasks.
         count: number of different tasks: draws of one task say little more than one of them.
     """
-    points = task.context.mask.sum(1)
-
-    def loss(p: dict[str, Array]) -> Float[Array, ""]:
-        found = jax.vmap(_stack_of(p))(first, second, points)
-        each = jax.vmap(lambda normal, target: masked_mean(-normal.log_prob(target.y), target.mask))
-        step = {name: jnp.square(jnp.diff(p[name])).sum() for name in ("logit", "scale")}
-        prior = 0.3 * jnp.square(p["logit"].mean()) + step["logit"]
-        prior += 2 * jnp.square(p["scale"]).sum() + 4 * step["scale"] + 4 * jnp.square(p["power"])
-        return each(found, task.target).mean() + prior / count
-
     none = jnp.zeros(len(CONTEXT_SIZES))
-    return _stack_of(_minimised(loss, {"logit": none, "scale": none, "power": jnp.zeros(())}))
+    start = {"logit": none, "scale": none, "power": jnp.zeros(())}
+    return _stack_of(_minimised(_stack_loss, start, first, second, task, jnp.asarray(count)))
+
+
+def _stack_loss(
+    p: dict[str, Array], first: Normal, second: Normal, task: Task, count: Float[Array, ""]
+) -> Float[Array, ""]:
+    """−log P a draw of the held-out targets and of the parameters; arguments as in `fit_stack`."""
+    found = jax.vmap(_stack_of(p))(first, second, task.context.mask.sum(1))
+    each = jax.vmap(lambda normal, target: masked_mean(-normal.log_prob(target.y), target.mask))
+    step = {name: jnp.square(jnp.diff(p[name])).sum() for name in ("logit", "scale")}
+    prior = 0.3 * jnp.square(p["logit"].mean()) + step["logit"]
+    prior += 2 * jnp.square(p["scale"]).sum() + 4 * step["scale"] + 4 * jnp.square(p["power"])
+    return each(found, task.target).mean() + prior / count
 
 
 def _stack_of(p: dict[str, Array]) -> Stack:
     return Stack(jax.nn.sigmoid(p["logit"]), p["scale"], p["power"])
 
 
-def _minimised(loss: Callable[[Parameters], Float[Array, ""]], start: Parameters) -> Parameters:
-    """Where the loss is least, by L-BFGS from `start`, a tree of arrays."""
+def _minimised(loss: Callable[..., Float[Array, ""]], start: Parameters, *data: Any) -> Parameters:
+    """The parameters with the least `loss(parameters, *data)`, by L-BFGS from `start`."""
     flat, unravel = ravel_pytree(start)
-    compiled = jax.jit(jax.value_and_grad(lambda p: loss(unravel(p))))
 
     def objective(p: NDArray) -> tuple[float, NDArray]:
-        value, gradient = compiled(jnp.asarray(p, flat.dtype))
-        return float(value), np.asarray(gradient, float)
+        value, gradient = _value_and_gradient(loss, unravel(jnp.asarray(p, flat.dtype)), *data)
+        return float(value), np.asarray(ravel_pytree(gradient)[0], float)
 
-    bounds = [(LEAST_LOG, MOST_LOG)] * flat.size
-    found = minimize(objective, np.asarray(flat, float), jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 60})
+    bounds, options = [(LEAST_LOG, MOST_LOG)] * flat.size, {"maxiter": 60}
+    found = minimize(objective, np.asarray(flat, float), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     return unravel(jnp.asarray(found.x, flat.dtype))
+
+
+@eqx.filter_jit
+def _value_and_gradient(loss: Callable[..., Array], start: Any, *data: Any) -> tuple[Array, Any]:
+    return jax.value_and_grad(loss)(start, *data)

@@ -1,6 +1,7 @@
 """A mixed model on the inputs and on the prediction of a forest: what simple methods know of a population."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
@@ -37,7 +38,7 @@ class MixedProcess(Process):
         z = with_intercept(x)
         features = z * jnp.exp(self.log_slope)
         variance = jnp.square(features).sum(-1) + jnp.exp(2 * self.log_amplitude)
-        noise = jnp.full(len(x), jnp.exp(2 * self.log_noise) + LEAST_NOISE)
+        noise = jnp.full(x.shape[0], jnp.exp(2 * self.log_noise) + LEAST_NOISE)
         return ProcessPrior(x, z @ self.fixed, features, variance, noise)
 
     def covariance(self, a: ProcessPrior, b: ProcessPrior) -> Float[Array, "m n"]:
@@ -99,10 +100,7 @@ def empty_forest_processes(members: int, dx: int, dy: int, trees: int, nodes: in
         trees: number of trees of a member.
         nodes: number of nodes of each tree.
     """
-    forests = empty_forest(members * trees, nodes, dy).grouped(members)
-    shape, columns = (members, dy), dx + 2
-    zeros = jnp.zeros
-    process = MixedProcess(
-        zeros((*shape, columns)), zeros((*shape, columns)), zeros(shape), zeros((*shape, dx)), zeros(shape)
-    )
-    return ForestProcess(forests, process)
+    trend, one = jnp.zeros(dx + 2), jnp.zeros(())
+    process = MixedProcess(trend, trend, one, jnp.zeros(dx), one)
+    stacked = jax.tree.map(lambda a: jnp.broadcast_to(a, (members, dy, *a.shape)), process)
+    return ForestProcess(empty_forest(members * trees, nodes, dy).grouped(members), stacked)
