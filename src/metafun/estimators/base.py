@@ -20,7 +20,7 @@ from ..training.memory import enough_memory
 from .exporting import export_program
 from .inputs import encode_rows, encoding_for
 from .meta_fit import MetaFitOptions, TrainingData, meta_train
-from .padding import pad_rows, padded_chunks, padded_size, rows_at_once, to_float32
+from .padding import LEAST_ROWS, pad_rows, padded_chunks, padded_size, rows_at_once, to_float32
 from .saving import SavedContext, load_context, save
 from .trained import Interrupted, Trained, open_trained
 
@@ -262,15 +262,18 @@ class FewShotEstimator(BaseEstimator):
         )
 
 
-def padded_context(scaling: TaskScaling, X: NDArray, targets: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+def padded_context(
+    scaling: TaskScaling, X: NDArray, targets: NDArray, least: int = LEAST_ROWS
+) -> tuple[NDArray, NDArray, NDArray]:
     """A context as a model takes it: padded inputs, padded outputs, and the mask of the rows that exist.
 
     Args:
         scaling: how the task is scaled.
         X: inputs, [n, dx].
         targets: outputs of the model, [n, dy].
+        least: as in `padded_size`.
     """
-    size = padded_size(len(X))
+    size = padded_size(len(X), least)
     x, t = pad_rows(to_float32(scaling.scale_inputs(X), "X"), size), pad_rows(to_float32(targets, "y"), size)
     return x, t, np.arange(size) < len(X)
 
