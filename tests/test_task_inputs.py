@@ -46,7 +46,9 @@ INPUTS = ["time", "place", "load", "height"]
 @pytest.fixture(scope="module")
 def model():
     frame = sensors()
-    return MetaFunRegressor().meta_fit(frame[INPUTS], frame.temperature, groups=frame.sensor, **OPTIONS)
+    return MetaFunRegressor().meta_fit(
+        frame[INPUTS], frame.temperature, groups=frame.sensor, **{**OPTIONS, "settings": BARE}
+    )
 
 
 def test_a_model_remembers_the_columns_it_was_trained_on(model, tmp_path):

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from sklearn.ensemble import RandomForestRegressor
@@ -28,14 +28,14 @@ from ..tasks.collected import Collected
 from ..training.programs import keep_programs
 from .trained import Trained
 
-Parameters = TypeVar("Parameters")
+Result = TypeVar("Result")
 
 # Rows that a forest is fitted to, and leaves of a tree: so that it is small and takes seconds.
 MAX_ROWS, MAX_LEAVES = 8000, 256
 # Tasks and points of a task that the mixed processes are fitted to: they have few parameters.
 MAX_TASKS, MAX_POINTS = 100, 20
-# Predictions of held-out tasks that decide how much each model counts; so many are made at once.
-DRAWS, AT_ONCE = 600, 50
+# Predictions of held-out tasks that decide how much each model counts.
+DRAWS = 600
 # Bounds on the logarithms of all parameters of a process.
 LEAST_LOG, MOST_LOG = -6.0, 3.0
 
@@ -163,11 +163,12 @@ def _fit_process(x: NDArray, y: NDArray, mask: NDArray, learned: NDArray) -> Mix
     weights = jnp.asarray(learned, float)
     start = jax.tree.map(lambda a: jnp.broadcast_to(a, (len(weights), *a.shape)), centre)
     data = weights, *map(jnp.asarray, (x, y, mask))
-    return jax.tree.map(np.asarray, _with_trends(_minimised(_process_loss, start, *data), *data)[1])
+    return jax.tree.map(np.asarray, _minimised(_process_loss, start, *data))
 
 
-def _process_loss(processes: MixedProcess, *data: Array) -> Float[Array, ""]:
-    return _with_trends(processes, *data)[0].sum()
+def _process_loss(processes: MixedProcess, *data: Array) -> tuple[Float[Array, ""], MixedProcess]:
+    losses, with_trends = _with_trends(processes, *data)
+    return losses.sum(), with_trends
 
 
 @eqx.filter_jit
@@ -250,7 +251,8 @@ def _held_out(
         mean, std = jax.vmap(simple, in_axes=(0, 0, 1, None, 0))(alone, columns(c.x), c.y, c.mask, columns(t.x))
         return first, Normal(mean.T, std.T), bare
 
-    return jax.lax.map(both, keys, batch_size=AT_ONCE)
+    # One after another: they take less time than compiling them for many at once.
+    return jax.lax.map(both, keys)
 
 
 def fit_stack(first: Normal, second: Normal, task: Task, count: int) -> Stack:
@@ -264,38 +266,35 @@ def fit_stack(first: Normal, second: Normal, task: Task, count: int) -> Stack:
     """
     none = jnp.zeros(len(CONTEXT_SIZES))
     start = {"logit": none, "scale": none, "power": jnp.zeros(())}
-    return _stack_of(_minimised(_stack_loss, start, first, second, task, jnp.asarray(count)))
+    return _minimised(_stack_loss, start, first, second, task, jnp.asarray(count))
 
 
 def _stack_loss(
-    p: dict[str, Array], first: Normal, second: Normal, task: Task, count: Float[Array, ""]
-) -> Float[Array, ""]:
-    """−log P a draw of the held-out targets and of the parameters; arguments as in `fit_stack`."""
-    found = jax.vmap(_stack_of(p))(first, second, task.context.mask.sum(1))
+    p: dict[str, Array], first: Normal, second: Normal, task: Task, count: Int[Array, ""]
+) -> tuple[Float[Array, ""], Stack]:
+    """−log P a draw of the held-out targets and of the parameters, and the stack; arguments as in `fit_stack`."""
+    stack = Stack(jax.nn.sigmoid(p["logit"]), p["scale"], p["power"])
+    found = jax.vmap(stack)(first, second, task.context.mask.sum(1))
     each = jax.vmap(lambda normal, target: masked_mean(-normal.log_prob(target.y), target.mask))
     step = {name: jnp.square(jnp.diff(p[name])).sum() for name in ("logit", "scale")}
     prior = 0.3 * jnp.square(p["logit"].mean()) + step["logit"]
     prior += 2 * jnp.square(p["scale"]).sum() + 4 * step["scale"] + 4 * jnp.square(p["power"])
-    return each(found, task.target).mean() + prior / count
+    return each(found, task.target).mean() + prior / count, stack
 
 
-def _stack_of(p: dict[str, Array]) -> Stack:
-    return Stack(jax.nn.sigmoid(p["logit"]), p["scale"], p["power"])
-
-
-def _minimised(loss: Callable[..., Float[Array, ""]], start: Parameters, *data: Any) -> Parameters:
-    """The parameters with the least `loss(parameters, *data)`, by L-BFGS from `start`."""
+def _minimised(loss: Callable[..., tuple[Float[Array, ""], Result]], start: Any, *data: Any) -> Result:
+    """The second result of `loss(parameters, *data)` where the first is least, by L-BFGS from `start`."""
     flat, unravel = ravel_pytree(start)
 
     def objective(p: NDArray) -> tuple[float, NDArray]:
-        value, gradient = _value_and_gradient(loss, unravel(jnp.asarray(p, flat.dtype)), *data)
+        (value, _), gradient = _value_and_gradient(loss, unravel(jnp.asarray(p, flat.dtype)), *data)
         return float(value), np.asarray(ravel_pytree(gradient)[0], float)
 
     bounds, options = [(LEAST_LOG, MOST_LOG)] * flat.size, {"maxiter": 60}
     found = minimize(objective, np.asarray(flat, float), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    return unravel(jnp.asarray(found.x, flat.dtype))
+    return _value_and_gradient(loss, unravel(jnp.asarray(found.x, flat.dtype)), *data)[0][1]
 
 
 @eqx.filter_jit
-def _value_and_gradient(loss: Callable[..., Array], start: Any, *data: Any) -> tuple[Array, Any]:
-    return jax.value_and_grad(loss)(start, *data)
+def _value_and_gradient(loss: Callable[..., Any], start: Any, *data: Any) -> tuple[tuple[Array, Any], Any]:
+    return jax.value_and_grad(loss, has_aux=True)(start, *data)
