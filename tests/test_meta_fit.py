@@ -116,8 +116,10 @@ def test_an_exported_program_gives_the_same_numbers(regressor, classifier, tmp_p
     program = export.deserialize(bytearray((tmp_path / "line").read_bytes()))
     for rows in (x, x[:2]):
         mean, std = program.call(rows.astype(np.float32))
-        expected = regressor.predict(rows, return_std=True)
-        np.testing.assert_allclose((mean[:, 0], std[:, 0]), expected, rtol=1e-4)
+        expected, spread = regressor.predict(rows, return_std=True)
+        np.testing.assert_allclose(mean[:, 0], expected, rtol=1e-4)
+        # Lines without noise: float32 rounds what remains of a variance that is 10,000 times as large.
+        np.testing.assert_allclose(std[:, 0], spread, rtol=5e-3)
     assert set(program.platforms) == {"cpu", "cuda"}
     x, y = blobs(3, seed=1)
     classifier.fit(x, y).export(tmp_path / "classes")

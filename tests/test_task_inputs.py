@@ -17,9 +17,12 @@ from metafun.errors import Diverged, InvalidCheckpoint, InvalidData, InvalidTask
 from metafun.estimators import meta_fit
 from metafun.estimators.task_rows import group_codes, tasks_of_groups, tasks_of_pairs
 from metafun.estimators.trained import open_trained
+from metafun.model.population import CrossFitted
 from test_meta_fit import LINES, SMALL, blobs, lines
 
 OPTIONS = {"steps": 20, "settings": LINES, "progress": False}
+# Without what is fitted after the training.
+BARE = {**LINES, "model.population.trees": 0}
 
 
 def sensors(tasks=12, seed=0):
@@ -43,7 +46,9 @@ INPUTS = ["time", "place", "load", "height"]
 @pytest.fixture(scope="module")
 def model():
     frame = sensors()
-    return MetaFunRegressor().meta_fit(frame[INPUTS], frame.temperature, groups=frame.sensor, **OPTIONS)
+    return MetaFunRegressor().meta_fit(
+        frame[INPUTS], frame.temperature, groups=frame.sensor, **{**OPTIONS, "settings": BARE}
+    )
 
 
 def test_a_model_remembers_the_columns_it_was_trained_on(model, tmp_path):
@@ -216,8 +221,9 @@ def test_a_training_that_diverges_says_where_it_is_kept(monkeypatch):
 
 
 def test_an_early_stop_says_so_and_progress_names_the_error(capsys):
-    settings = {**LINES, "training.patience": 1, "training.learning_rate": 0.05}
-    MetaFunRegressor().meta_fit(lines(), steps=200, settings=settings)
+    settings = {**BARE, "training.patience": 1, "training.learning_rate": 0.05}
+    model = MetaFunRegressor().meta_fit(lines(), steps=200, settings=settings)
+    assert isinstance(model.checkpoint.model, CrossFitted), "no trees"
     said = " ".join(capsys.readouterr().err.split())
     assert "stopped early at step" in said and "validations in a row were no better than that of step" in said
     assert "validation RMSE" in said and "meta-training on 12 tasks" in said and "metafun-" not in said
@@ -225,13 +231,14 @@ def test_an_early_stop_says_so_and_progress_names_the_error(capsys):
 
 
 def test_a_description_that_is_damaged_is_refused(tmp_path):
-    MetaFunRegressor().meta_fit(lines(), folder=tmp_path / "a", **OPTIONS)
+    options = {**OPTIONS, "settings": BARE}
+    MetaFunRegressor().meta_fit(lines(), folder=tmp_path / "a", **options)
     path = tmp_path / "a" / "description.json"
     assert json.loads(path.read_text())["trained_on"].startswith("12 tasks")
     x, y = lines()[0]
     path.write_text("{}")
     with pytest.raises(InvalidData, match="on other arrays or with other settings"):
-        MetaFunRegressor().meta_fit(lines(), folder=tmp_path / "a", **{**OPTIONS, "steps": 21})
+        MetaFunRegressor().meta_fit(lines(), folder=tmp_path / "a", **{**options, "steps": 21})
     assert path.read_text() == "{}", "a call that is refused changes nothing"
     for content in ("[", "[]", '{"encoding": 3}', "[" * 100_000):
         path.write_text(content)

@@ -67,7 +67,7 @@ def fit(
 
       metafun fit arrays.npz --target y  # with arrays X (rows × columns) and y (rows)
     """
-    from ..estimators.meta_fit import held_out_result, open_training, remove_training, run_settings
+    from ..estimators.meta_fit import finish, open_training, remove_training, run_settings
     from ..estimators.training_files import read_training_data
 
     folder = _training_folder(model, overwrite)
@@ -81,8 +81,9 @@ def fit(
         train(run, err, first_line=f"{folder}: training on {data.trained_on}")
     except KeyboardInterrupt:
         raise KeyboardInterrupt("stopped; the same command resumes from there.") from None
-    open_trained(folder).save(model, record={"target": target[0] if len(target) == 1 else target, "task": task})
-    err.print(escape(f"{model}: {held_out_result(run)}. Next: metafun predict NEW.csv --model {model} --context …"))
+    trained, result = finish(run, folder)
+    trained.save(model, record={"target": target[0] if len(target) == 1 else target, "task": task})
+    err.print(escape(f"{model}: {result}. Next: metafun predict NEW.csv --model {model} --context …"))
 
 
 @app.command()

@@ -14,12 +14,14 @@ from ..embeddings.table import ColumnMixing, RowVectors, TableMetaFun
 from ..errors import InvalidConfig
 from ..model.learner import Learner
 from ..model.metafun import MetaFun
+from ..model.mixed import empty_forest_processes
 from ..model.nn import MLP
 from ..model.population import EXTRA_INPUTS, SIGNALS, PopulationMetaFun, stacked_members
 from ..model.process import build_processes
 from ..model.responses import SIGNALS_OF_CLASS, SIGNALS_OF_NUMBER, Numbers, Response, Softmax
+from ..model.stacked import Stacked, first_alone
 from ..model.table_process import TableProcess
-from ..values import Depth, Size, Width
+from ..values import Depth, Size, Width, WidthOrZero
 from .latents import GlobalLatentConfig, NoLatentConfig
 from .losses import CrossEntropyConfig, GaussianConfig, SquaredErrorConfig
 from .parts import PartConfig, Sizes
@@ -66,6 +68,9 @@ class PopulationConfig(PartConfig):
         features: number of features in its covariance.
         members: number of models whose predictions are mixed. If tasks.folds is set, it must be the same number: each
             model leaves out one fold of the tasks.
+        trees: trees of the forest that `meta_fit` fits beside each of these models after training, where tasks.folds is
+            set; 0 for none.
+        nodes: nodes of each tree; filled in when they are fitted.
     """
 
     kind: Literal["process"] = "process"
@@ -73,7 +78,10 @@ class PopulationConfig(PartConfig):
     layers: Depth = 2
     features: Width = 16
     members: Width = 5
+    trees: WidthOrZero = 0
+    nodes: WidthOrZero = 0
 
+    added = {"trees": 0, "nodes": 0}  # noqa: RUF012
     problem = "regression"
     accepts_latent = False
 
@@ -114,7 +122,11 @@ class PopulationConfig(PartConfig):
             inner = metafun(replace(seen, dy=SIGNALS * sizes.dy), seen, key_metafun)
             return PopulationMetaFun(process, inner, jnp.zeros(()), inner.likelihood)
 
-        return stacked_members(self.members, key, member)
+        network = stacked_members(self.members, key, member)
+        if not (self.trees and self.nodes):
+            return network
+        simple = empty_forest_processes(self.members, sizes.dx, sizes.dy, self.trees, self.nodes)
+        return Stacked(network.likelihood, network, simple, first_alone())
 
 
 @dataclass(frozen=True)

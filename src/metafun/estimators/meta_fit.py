@@ -24,12 +24,14 @@ from ..data.table import counted
 from ..data.table_folder import open_table_folder, save_table
 from ..errors import Diverged, InvalidData, InvalidTask
 from ..files import subfolder, write_atomically
+from ..tasks import TaskSource
 from ..training.evaluation import Validation, nearest_mean_accuracy
 from ..training.progress import stop_signal, watched
 from ..training.run import Run
 from ..training.run_folder import CHECKPOINT, RunFolder
+from .stacking import stack, trees_of
 from .task_rows import TaskRows, encode_columns, read_inputs
-from .trained import DESCRIPTION, Trained, open_trained
+from .trained import DESCRIPTION, FINISHED, Trained, open_trained
 
 # Share of the tasks or classes that is held out for validation.
 VALIDATION_SHARE = 0.2
@@ -40,6 +42,8 @@ MAX_WAYS, MAX_SHOTS, MAX_QUERIES = 5, 5, 5
 # Regression tasks are cross-validated in so many folds. Each is trained with at most so many points at a time.
 FOLDS, MAX_CONTEXT, MAX_TARGETS = 5, 16, 24
 STEPS = 2000
+# Trees of the forest beside each member of a regression model.
+TREES = 40
 
 
 class MetaFitOptions(TypedDict, total=False):
@@ -114,6 +118,7 @@ def _regression_sizes(rows: TaskRows) -> dict[str, Any]:
         "tasks.targets": min(MAX_TARGETS, most + 1),
         "tasks.folds": folds,
         "model.population.members": folds,
+        "model.population.trees": TREES,
         "training.steps": STEPS,
     }
 
@@ -200,13 +205,15 @@ def meta_train(
     is_kept = folder is not None
     try:
         run = open_training(place, data, config)
-        if _train_until_stopped(run, console, data.trained_on):
-            console.print(held_out_result(run))
+        is_complete = _train_until_stopped(run, console, data.trained_on)
+        trained, result = finish(run, place)
+        if is_complete:
+            console.print(result)
         else:
             is_kept = True
             # Also without progress: a model that was not trained to its end must not look like one that was.
             Console(stderr=True, soft_wrap=True, highlight=False).print(escape(_how_to_go_on(run, place)))
-        return open_trained(place)
+        return trained
     except (KeyboardInterrupt, Diverged) as error:
         # What an interrupted training has written is kept: the message says where.
         if not (place / "run" / CHECKPOINT).exists():
@@ -241,6 +248,22 @@ def _how_to_go_on(run: Run, folder: Path) -> str:
     )
 
 
+def finish(run: Run, folder: Path) -> tuple[Trained, str]:
+    """The model of a trained run, and its error on held-out tasks or classes in words.
+
+    What is fitted beside a model of regression tasks goes into a file next to the run, which `open_trained` prefers.
+
+    Args:
+        run: a trained run with one seed.
+        folder: the folder that `open_training` made it in.
+    """
+    if not trees_of(run.experiment):
+        return open_trained(folder), held_out_result(run)
+    trained, error = stack(open_trained(run.checkpoint_file), run.config.training.seeds[0])
+    trained.save(folder / FINISHED)
+    return open_trained(folder), _in_units_of_y(run.experiment.tasks, np.sqrt(error))
+
+
 def held_out_result(run: Run) -> str:
     """The validation error in words; in classification beside that of the nearest class mean, if it was measured.
 
@@ -261,12 +284,15 @@ def held_out_result(run: Run) -> str:
 
 def _held_out_error(run: Run) -> str:
     """The root mean squared error on held-out tasks, in the units of y if there is one output."""
-    models, tasks = run.models(), run.experiment.tasks
+    models = run.models()
     validation = Validation(models, run.experiment)
     validation(models)
+    return _in_units_of_y(run.experiment.tasks, np.sqrt(validation.metrics["mse"]))
+
+
+def _in_units_of_y(tasks: TaskSource, rmse: float) -> str:
     dx, dy = tasks.sizes
     scale = np.ravel(tasks.scaling(np.zeros((1, dx)), np.zeros((1, dy))).outputs.deviation)
-    rmse = float(np.sqrt(validation.metrics["mse"]))
     if dy > 1:
         return f"RMSE {rmse:.3g} on held-out tasks, in standard deviations of each output"
     return f"RMSE {rmse * scale[0]:.3g} on held-out tasks, where y has a standard deviation of {scale[0]:.3g}"
@@ -291,6 +317,8 @@ def open_training(folder: Path, data: TrainingData, config: Config) -> Run:
         raise InvalidData(
             f"{folder} holds a training on other arrays or with other settings; choose another folder, or remove it."
         )
+    # Until this training is finished, its own checkpoint is the model.
+    (folder / FINISHED).unlink(missing_ok=True)
     write_atomically(folder / DESCRIPTION, json.dumps(data.description()).encode())
     return run or Run.create(run_folder, experiment)
 
@@ -301,4 +329,5 @@ def remove_training(folder: Path) -> None:
         RunFolder.open(subfolder(folder, "run")).clear()
         for name in ("run", "data"):
             shutil.rmtree(folder / name, ignore_errors=True)
-        (folder / DESCRIPTION).unlink(missing_ok=True)
+        for name in (DESCRIPTION, FINISHED):
+            (folder / name).unlink(missing_ok=True)

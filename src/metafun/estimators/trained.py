@@ -32,6 +32,8 @@ from ..training.session import best_variant
 KEPT = ("encoding", "columns", "target", "task", "trained_on", "mixture")
 # The file beside a run of `meta_fit` with the entries of its record that are known before training.
 DESCRIPTION = "description.json"
+# The file beside a run of `meta_fit` with its model and what was fitted after the training.
+FINISHED = "model.safetensors"
 MAX_DESCRIPTION_BYTES = 2**26
 SHIPPED = ("sinusoid", "gp-rbf", "glyphs", "tables-regression", "tables-classification")
 # Of those, the ones that predict in a mixture with a Gaussian process.
@@ -182,6 +184,8 @@ def locate(source: str | Path) -> Path:
     path = Path(source)
     if path.is_dir():
         inside = path / "run"  # `meta_fit` and `metafun fit` train in this subfolder
+        if (inside / "config.toml").is_file() and (path / FINISHED).is_file():
+            return path / FINISHED
         return RunFolder.open(inside if (inside / "config.toml").is_file() else path).checkpoint_file
     if path.is_file():
         return path

@@ -37,6 +37,10 @@ class Forest(eqx.Module):
         leaf = self._leaves(jax.lax.stop_gradient(x), tree)
         return jax.lax.stop_gradient(self.value)[tree, leaf].mean(1)
 
+    def grouped(self, count: int) -> "Forest":
+        """The trees dealt into so many forests of equal size, with a leading axis."""
+        return jax.tree.map(lambda leaf: leaf.reshape(count, -1, *leaf.shape[1:]), self)
+
     def _leaves(self, x: Float[Array, "m dx"], tree: Int[Array, " trees"]) -> Int[Array, "m trees"]:
         """The leaf of each tree that each x falls into."""
 

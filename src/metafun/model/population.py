@@ -1,6 +1,7 @@
 """MetaFun on tasks of one population: it corrects the predictions of a Gaussian process that is learned with it."""
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -13,6 +14,8 @@ from .metafun import FunctionalRepresentation, MetaFun
 from .nn import is_array
 from .process import ConditionedProcess, PopulationProcess
 from .task import Points, Task
+
+Members = TypeVar("Members", bound=eqx.Module)
 
 # A correction changes the logarithm of the deviation by at most this much.
 MAX_LOG_RATIO = 0.7
@@ -112,11 +115,16 @@ class Calibration(eqx.Module):
             corrected: the prediction of MetaFun.
             points: number of context points.
         """
-        size = jnp.searchsorted(jnp.array(CONTEXT_SIZES), points, side="right") - 1
+        size = context_size(points)
         g = jax.nn.sigmoid(4 * self.trust[size])
         mean = base.mean + g * (corrected.mean - base.mean)
         log_std = (1 - g) * jnp.log(base.std) + g * jnp.log(corrected.std)
         return Normal(mean, jnp.exp(4 * self.log_scale[size] + (1 + 2 * self.power[size]) * log_std))
+
+
+def context_size(points: Int[Array, "*s"]) -> Int[Array, "*s"]:
+    """Which of the ranges of `CONTEXT_SIZES` a number of context points is in."""
+    return jnp.searchsorted(jnp.array(CONTEXT_SIZES), points, side="right") - 1
 
 
 class CrossFittedRepresentation(eqx.Module):
@@ -149,10 +157,17 @@ class CrossFitted(Learner):
     def predict(
         self, representation: CrossFittedRepresentation, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None
     ) -> Mixture:
+        return self.likelihood.mixture(self.predict_each(representation, x, key))
+
+    def predict_each(
+        self, representation: CrossFittedRepresentation, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None
+    ) -> Normal:
+        """The calibrated prediction of each member, along a leading axis; arguments as in `predict`."""
+
         def each(member: PopulationMetaFun, encoded: PopulationRepresentation) -> Normal:
             return self.calibration(*member.predict_both(encoded, x, key), representation.points)
 
-        return self.likelihood.mixture(eqx.filter_vmap(each)(self.members, representation.members))
+        return eqx.filter_vmap(each)(self.members, representation.members)
 
     def loss(self, task: Task, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
         """The mean loss of the members that see the task, and that of the calibration of the member that does not."""
@@ -175,8 +190,12 @@ class CrossFitted(Learner):
         """The member that was not trained on the task; all of them where tasks have no folds."""
         if task.fold is None:
             return self
-        member = jax.tree.map(lambda leaf: leaf[task.fold][None] if is_array(leaf) else leaf, self.members)
-        return CrossFitted(self.likelihood, member, self.calibration)
+        return CrossFitted(self.likelihood, select(self.members, task.fold), self.calibration)
+
+
+def select(members: Members, index: Int[Array, ""]) -> Members:
+    """One of several members that are stacked in one, alone on the leading axis."""
+    return jax.tree.map(lambda leaf: leaf[index][None] if is_array(leaf) else leaf, members)
 
 
 def _columns(x: Float[Array, "n dx"], *arrays: Float[Array, "dy n"]) -> Float[Array, "n columns"]:

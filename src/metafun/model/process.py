@@ -1,6 +1,7 @@
 """A population of functions: every task has its own function, drawn from one Gaussian process that is learned."""
 
 import math
+from abc import abstractmethod
 
 import equinox as eqx
 import jax
@@ -37,8 +38,29 @@ class ProcessPrior(eqx.Module):
         return jnp.sqrt(self.variance + self.noise)
 
 
-class PopulationProcess(eqx.Module):
-    """y(x) = m(x) + f(x) + ε with f ∼ GP(0, k) for each task, for one output.
+class Process(eqx.Module):
+    """y(x) = m(x) + f(x) + ε with f ∼ GP(0, k) for each task, for one output."""
+
+    @abstractmethod
+    def prior(self, x: Float[Array, "n dx"]) -> ProcessPrior:
+        """m, the features of k and the variances at x."""
+
+    @abstractmethod
+    def covariance(self, a: ProcessPrior, b: ProcessPrior) -> Float[Array, "m n"]:
+        """k(x, x')."""
+
+    def condition(
+        self, x: Float[Array, "n dx"], y: Float[Array, " n"], mask: Bool[Array, " n"]
+    ) -> "ConditionedProcess":
+        """The process given labelled points; those that `mask` drops do not count."""
+        prior = self.prior(x)
+        among = jnp.where(mask[:, None] & mask, self.covariance(prior, prior), 0.0)
+        whitening = whiten(among + jnp.diag(jnp.where(mask, prior.noise, 1.0)))
+        return ConditionedProcess(self, prior, mask, jnp.where(mask, y - prior.mean, 0.0), whitening)
+
+
+class PopulationProcess(Process):
+    """y(x) = m(x) + f(x) + ε, as a `Process`, with a mean and a covariance that networks compute.
 
     k(x, x') = c² + Σ_d s_d² x_d x'_d + φ(x)·φ(x') + Σ_j a_j² exp(−‖(x − x')/ℓ_j‖²/2): random intercepts and slopes, a
     covariance of any shape by the features φ, and a smooth and a rough rest. m, φ and the deviation of ε are networks.
@@ -98,15 +120,6 @@ class PopulationProcess(eqx.Module):
             k = k + jnp.exp(2 * log_amplitude - jnp.square(difference).sum(-1) / 2)
         return k
 
-    def condition(
-        self, x: Float[Array, "n dx"], y: Float[Array, " n"], mask: Bool[Array, " n"]
-    ) -> "ConditionedProcess":
-        """The process given labelled points; those that `mask` drops do not count."""
-        prior = self.prior(x)
-        among = jnp.where(mask[:, None] & mask, self.covariance(prior, prior), 0.0)
-        whitening = whiten(among + jnp.diag(jnp.where(mask, prior.noise, 1.0)))
-        return ConditionedProcess(self, prior, mask, jnp.where(mask, y - prior.mean, 0.0), whitening)
-
 
 class ConditionedProcess(eqx.Module):
     """The process of a task given its context.
@@ -119,7 +132,7 @@ class ConditionedProcess(eqx.Module):
         whitening: W with W K Wᵀ = I, K the covariance of the context's y.
     """
 
-    process: PopulationProcess
+    process: Process
     prior: ProcessPrior
     mask: Bool[Array, " n"]
     residual: Float[Array, " n"]
