@@ -8,16 +8,19 @@ import pytest
 from metafun import MetaFunRegressor
 from metafun.config import load_config, resolve
 from metafun.estimators.trained import Trained
+from metafun.model.population import FARTHEST
 from metafun.tasks import AnyCurves
 from metafun.tasks.any_curve import AnyCurveTasks, scaled_by
 from metafun.tasks.prior import series
+from metafun.tasks.scaling import OUTPUT_CLIP
 
 SMALL = ("representation", "pooling.width", "update.width", "decoder.width")
 
 
 @pytest.fixture(scope="module")
 def untrained():
-    experiment = resolve(load_config("curves", [*(f"model.{name}=8" for name in SMALL), "model.iterations=2"]))
+    settings = [*(f"model.{name}=8" for name in SMALL), "model.iterations=2", "model.population.processes=4"]
+    experiment = resolve(load_config("curves", settings))
     return Trained(experiment, experiment.build_model(jax.random.key(0)))
 
 
@@ -48,7 +51,9 @@ def test_tasks_are_scaled_by_their_context():
         known = own[i]
         np.testing.assert_allclose([x[i, known].min(), x[i, known].max()], [-1, 1], atol=1e-4)
         np.testing.assert_allclose([y[i, known].mean(), y[i, known].std()], [0, 1], atol=1e-3)
-    assert abs(np.asarray(tasks.target.y)[np.asarray(tasks.target.mask)]).max() < 15
+    assert abs(np.asarray(tasks.target.y)).max() == OUTPUT_CLIP
+    there = np.asarray(tasks.target.mask)
+    assert 0.9 < there.mean() < 1 and (abs(np.asarray(tasks.target.x)[..., 0]) < FARTHEST)[there].all()
 
 
 def test_scaling_equals_that_of_training():

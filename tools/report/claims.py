@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
+from typing import Any
 
 from metafun.bench.collection_methods import FOREST_GP, META_FIT
 from metafun.errors import InvalidResults
 
 from .comparisons import last_sensors
 from .records import read_records
+from .regression import SERIES_RIVALS, latest_series, series_mean
 from .values import image_rates, mean_of, our_sinusoid, record_of
 
 _CLAIM = re.compile(r"<!-- claim: (\S+) -->(.*?)<!-- /claim -->", re.DOTALL)
@@ -118,7 +120,34 @@ def _sensors_training(results: Path) -> bool:
     return all(run["seconds"][META_FIT] < 120 for run in last_sensors(results)["runs"])
 
 
+def _lowest_series_errors(results: Path) -> bool:
+    """In the mean over the collections with each number of points."""
+    return all(
+        series_mean(scores, "MetaFun", "rmse") < series_mean(scores, rival, "rmse")
+        for scores in _series_by_points(results)
+        for rival in SERIES_RIVALS.values()
+    )
+
+
+def _highest_series_likelihoods(results: Path) -> bool:
+    """On more than half of the collections and numbers of points."""
+    lines = [line["scores"] for line in latest_series(results)]
+    wins = [
+        all(each["MetaFun"]["log_likelihood"] > each[rival]["log_likelihood"] for rival in SERIES_RIVALS.values())
+        for each in lines
+    ]
+    return sum(wins) > len(wins) / 2
+
+
+def _series_by_points(results: Path) -> list[list[dict[str, Any]]]:
+    lines = latest_series(results)
+    sizes = {line["points"] for line in lines}
+    return [[line["scores"] for line in lines if line["points"] == size] for size in sizes]
+
+
 CLAIMS = {
+    "series-errors": Claim("the lowest error", _lowest_series_errors),
+    "series-likelihoods": Claim("the highest", _highest_series_likelihoods),
     "sensors-times": Claim("three to six times less error", _sensor_ratios("per-task GP", 3, 6)),
     "sensors-half": Claim("less than half of the error", _sensor_ratios(FOREST_GP, 2, inf)),
     "sensors-training": Claim("less than two minutes", _sensors_training),

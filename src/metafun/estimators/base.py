@@ -15,12 +15,13 @@ from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, va
 from ..data.encoding import Encoding
 from ..data.frames import is_frame
 from ..errors import Diverged, InvalidCheckpoint, InvalidTask, MetaFunError, NotEnoughMemory
+from ..tasks import TaskSource
 from ..tasks.scaling import TaskScaling
 from ..training.memory import enough_memory
 from .exporting import export_program
 from .inputs import encode_rows, encoding_for
 from .meta_fit import MetaFitOptions, TrainingData, meta_train
-from .padding import pad_rows, padded_chunks, padded_size, rows_at_once, to_float32
+from .padding import LEAST_ROWS, pad_rows, padded_chunks, padded_size, rows_at_once, to_float32
 from .saving import SavedContext, load_context, save
 from .trained import Interrupted, Trained, open_trained
 
@@ -49,7 +50,7 @@ class FewShotEstimator(BaseEstimator):
         """Chooses the model; it is opened by `fit`.
 
         Args:
-            checkpoint: the name of a shipped model ("sinusoid", "gp-rbf", "glyphs", "tables-regression" or
+            checkpoint: the name of a shipped model ("curves", "sinusoid", "gp-rbf", "glyphs", "tables-regression" or
                 "tables-classification"), a run folder, a checkpoint file, or the model that `meta_fit` trained.
                 None is the shipped model for any small table.
         """
@@ -204,7 +205,7 @@ class FewShotEstimator(BaseEstimator):
 
     def _encode_context(self, trained: Trained, scaling: TaskScaling, X: NDArray, y: NDArray, targets: NDArray) -> None:
         """Encodes a context, with y as the `targets` [n, dy] of the model, and keeps it if that succeeds."""
-        context = padded_context(scaling, X, targets)
+        context = padded_context(trained.tasks, scaling, X, targets)
         with enough_memory(FEWER_ROWS):
             # At once: otherwise a lack of memory would be reported by the first prediction.
             self.representation_ = jax.block_until_ready(trained.encode(*context))
@@ -262,15 +263,18 @@ class FewShotEstimator(BaseEstimator):
         )
 
 
-def padded_context(scaling: TaskScaling, X: NDArray, targets: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+def padded_context(
+    tasks: TaskSource, scaling: TaskScaling, X: NDArray, targets: NDArray
+) -> tuple[NDArray, NDArray, NDArray]:
     """A context as a model takes it: padded inputs, padded outputs, and the mask of the rows that exist.
 
     Args:
+        tasks: what the model was trained on.
         scaling: how the task is scaled.
         X: inputs, [n, dx].
         targets: outputs of the model, [n, dy].
     """
-    size = padded_size(len(X))
+    size = padded_size(len(X), tasks.least_padded_context or LEAST_ROWS)
     x, t = pad_rows(to_float32(scaling.scale_inputs(X), "X"), size), pad_rows(to_float32(targets, "y"), size)
     return x, t, np.arange(size) < len(X)
 

@@ -34,10 +34,15 @@ MANY_ROWS = 1024
 CLASSES = (2, 5, 10)
 
 
-def padded_size(n: int) -> int:
-    """The number to which n rows are padded: 64, 96, 128, 192, 256, …; there are few, because each needs a program."""
+def padded_size(n: int, least: int = LEAST_ROWS) -> int:
+    """The number to which n rows are padded: 64, 96, 128, 192, 256, …; there are few, because each needs a program.
+
+    Args:
+        n: number of rows.
+        least: the smallest such number.
+    """
     step = 1 << max(0, n.bit_length() - (3 if n > MANY_ROWS else 2))
-    return max(LEAST_ROWS, -(-n // step) * step)
+    return max(least, -(-n // step) * step)
 
 
 def padded_classes(k: int) -> int:

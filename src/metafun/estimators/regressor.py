@@ -198,7 +198,7 @@ class MetaFunRegressor(RegressorMixin, FewShotEstimator):
         """Outputs [m, dy, n_samples], each drawn given those drawn before it."""
         rows, scale = self._validated(self.trained_, self._encoding, X, reset=False), self.scaling_.outputs
         targets = scale(self.y_.reshape(len(self.y_), -1).astype(float))
-        context = Points(*map(jnp.asarray, padded_context(self.scaling_, self.X_, targets)))
+        context = Points(*map(jnp.asarray, padded_context(self.trained_.tasks, self.scaling_, self.X_, targets)))
         x = pad_rows(to_float32(self.scaling_.scale_inputs(rows), "X"), padded_size(len(rows)))
         mask = jnp.arange(len(x)) < len(rows)
         with enough_memory(FEWER_ROWS):

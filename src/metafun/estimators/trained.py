@@ -1,5 +1,6 @@
 """A trained model as one object: shipped with the package, read from a file or run folder, or just trained."""
 
+import hashlib
 import json
 import warnings
 from collections.abc import Callable, Mapping
@@ -23,7 +24,7 @@ from ..tasks import TaskSource
 from ..training import checkpoint
 from ..training.programs import keep_programs
 from ..training.run_folder import RunFolder
-from ..training.session import best_variant
+from ..training.session import Start, best_variant
 
 # Entries of a record that belong to the model wherever it is saved: how columns become numbers; the names of inputs,
 # target and task in a file it was trained on; and what it was trained on in words.
@@ -31,7 +32,7 @@ KEPT = ("encoding", "columns", "target", "task", "trained_on")
 # The file beside a run of `meta_fit` with the entries of its record that are known before training.
 DESCRIPTION = "description.json"
 MAX_DESCRIPTION_BYTES = 2**26
-SHIPPED = ("sinusoid", "gp-rbf", "glyphs", "tables-regression", "tables-classification")
+SHIPPED = ("curves", "sinusoid", "gp-rbf", "glyphs", "tables-regression", "tables-classification")
 
 
 @dataclass(frozen=True)
@@ -148,6 +149,16 @@ def open_trained(source: "Trained | Interrupted | str | Path") -> Trained:
     return _open(path, path.stat().st_mtime_ns, path.stat().st_size)
 
 
+def start_from(source: str | Path) -> Start:
+    """A model for a run to start from, with the hash of its file.
+
+    Args:
+        source: a shipped model by name, a run folder or a checkpoint file.
+    """
+    fingerprint = hashlib.sha256(locate(source).read_bytes()).hexdigest()
+    return Start(open_trained(source).model, f"{source} ({fingerprint})")
+
+
 def locate(source: str | Path) -> Path:
     """The checkpoint file of a shipped model, a run folder or a file."""
     path = Path(source)
@@ -157,12 +168,17 @@ def locate(source: str | Path) -> Path:
     if path.is_file():
         return path
     if str(source) in SHIPPED:
-        return Path(str(resources.files("metafun") / "checkpoints" / f"{source}.safetensors"))
+        return _shipped(str(source))
     if path.suffix or len(path.parts) > 1:
         raise InvalidCheckpoint(f"there is no checkpoint at {path}.")
     raise InvalidCheckpoint(
         f"there is no run folder '{source}', and no checkpoint of that name is shipped; {suggest(str(source), SHIPPED)}"
     )
+
+
+@lru_cache
+def _shipped(name: str) -> Path:
+    return Path(str(resources.files("metafun") / "checkpoints" / f"{name}.safetensors"))
 
 
 # A file is read again only if it has changed: `fit` must not wait for the disk.

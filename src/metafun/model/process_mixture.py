@@ -14,7 +14,7 @@ from .whitening import MIN_VARIANCE, whiten
 RANGES = ((-2.1, 1.4), (-5.5, -0.2), (-0.9, 1.8), (-1.6, 0.7), (-1.5, 1.5), (-2.0, 2.0))
 LOG_CONSTANT = 0.7
 # Of the variance of y: in single precision, less noise leaves nothing of a covariance.
-LEAST_NOISE = 1e-5
+LEAST_NOISE = 5e-5
 # w is not 0.
 LEAST_WARP = 1e-3
 
@@ -23,8 +23,8 @@ class ProcessMixture(eqx.Module):
     """y(x) = f(x) + ε with f ∼ GP(0, kⱼ), and j unknown: P(j|context) ∝ πⱼ P(y|x, j), for one output.
 
     kⱼ(x, x') = cⱼ² + sⱼ² v·v' + aⱼ² ((1 − ρⱼ) exp(−d²/2) + ρⱼ (1 + √3 d) exp(−√3 d)) with d = ‖(v − v')/ℓⱼ‖ and
-    v = (exp(wⱼ x) − 1)/(exp(|wⱼ|) − 1) within ±1: smooth or rough functions about a level and a trend, on an axis that is
-    stretched at one end. Hyperparameters need not be fitted to a context: those that suit it have the weight.
+    v = (exp(wⱼ x) − 1)/(exp(|wⱼ|) − 1) within ±1: smooth or rough functions about a level and a trend, on an axis that
+    is stretched at one end. Hyperparameters need not be fitted to a context: those that suit it have the weight.
 
     Args:
         log_weight: log πⱼ, up to a constant.
@@ -85,7 +85,9 @@ class ProcessMixture(eqx.Module):
         fixed = jnp.exp(2 * self.log_constant) + jnp.exp(2 * self.log_amplitude)
         return fixed[:, None] + (jnp.square(v) * jnp.exp(2 * self.log_slope)[:, None]).sum(-1)
 
-    def condition(self, x: Float[Array, "n dx"], y: Float[Array, " n"], mask: Bool[Array, " n"]) -> "ConditionedMixture":
+    def condition(
+        self, x: Float[Array, "n dx"], y: Float[Array, " n"], mask: Bool[Array, " n"]
+    ) -> "ConditionedMixture":
         """The processes given labelled points; those that `mask` drops do not count."""
         axis, residual = self.axis(x), jnp.where(mask, y, 0.0)
         among = jnp.where(mask[:, None] & mask, self.covariance(axis, axis), 0.0)

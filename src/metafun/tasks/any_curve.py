@@ -72,8 +72,8 @@ class AnyCurveTasks(TaskSource):
     """
 
     kind: Literal["any-curve"] = "any-curve"
-    context: tuple[PointCount, PointCount] = (2, 64)
-    targets: PointCount = 48
+    context: tuple[PointCount, PointCount] = (2, 32)
+    targets: PointCount = 32
 
     problem = "regression"
     sizes = (1, 1)
@@ -84,6 +84,10 @@ class AnyCurveTasks(TaskSource):
     @property
     def most_context(self) -> int:
         return self.context[1]
+
+    @property
+    def least_padded_context(self) -> int:
+        return 16
 
     def check(self, validates: bool) -> None:
         check_ranges(self, "context")

@@ -121,6 +121,11 @@ class TaskSource(ABC):
         """The range of y in training; None where a model takes any."""
         return None
 
+    @property
+    def least_padded_context(self) -> int | None:
+        """The size that smaller contexts are padded to, where time grows fast with it; None where it hardly does."""
+        return None
+
     @abstractmethod
     def check(self, validates: bool) -> None:
         """Raises InvalidConfig where settings contradict each other; `validates`: a validation set is needed."""

@@ -68,11 +68,17 @@ class Trainer:
         self._unravel = ravel_pytree(jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), blank))[1]
         self._compiled = jit(self.scan_steps)
 
-    def start(self) -> State:
-        """Fresh models. The weights of a seed do not depend on the seeds and variants beside it."""
+    def start(self, model: Learner | None = None) -> State:
+        """Fresh models, or copies of one. The weights of a seed do not depend on the seeds and variants beside it.
+
+        Args:
+            model: a trained model with parameters of the same shapes.
+        """
         keys = jnp.stack([_keys(seed)[0] for seed in self.experiment.training.seeds])
         fresh = [jax.vmap(lambda key, v=v: ravel(v.build_model(key)))(keys) for v in self.experiment.variants]
         parameters = jnp.concatenate(fresh)
+        if model is not None:
+            parameters = jnp.tile(ravel(model), (len(parameters), 1)).astype(parameters.dtype)
         optimiser = build_optimiser(self.experiment.training, 0.0, self._sizes)
         return State(parameters, jax.vmap(optimiser.init)(parameters), 0)
 
