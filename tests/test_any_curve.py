@@ -7,6 +7,7 @@ import pytest
 
 from metafun import MetaFunRegressor
 from metafun.config import load_config, resolve
+from metafun.errors import InvalidTask
 from metafun.estimators.trained import Trained
 from metafun.model.population import FARTHEST
 from metafun.tasks import AnyCurves
@@ -79,10 +80,19 @@ def test_units_do_not_matter(untrained):
         np.testing.assert_allclose(spread / c, std, rtol=1e-3)
 
 
+def test_short_series_are_not_padded_to_long_ones(untrained):
+    t = np.arange(40.0)
+    for n, padded in ((2, 16), (16, 16), (20, 24), (40, 48)):
+        fitted = MetaFunRegressor(untrained).fit(t[:n], np.sin(t[:n]))
+        assert fitted.representation_.correction.mask.shape == (padded,)
+
+
 def test_strange_series_are_taken(untrained):
     model = MetaFunRegressor(untrained)
     for t, y in (([1.0, 1.0, 1.0], [1.0, 2.0, 3.0]), ([0.0, 1.0], [5.0, 5.0]), ([0.0, 1e-9], [0.0, 0.0])):
         mean, std = model.fit(np.array(t), np.array(y)).predict(np.array([0.0, 2.0]), return_std=True)
         assert np.isfinite(mean).all() and (std > 0).all()
+    with pytest.raises(InvalidTask, match=r"1,001 rows, but the model takes at most 1,000; fit a part"):
+        model.fit(np.arange(1001.0), np.arange(1001.0))
     with pytest.raises(ValueError, match="minimum of 2 is required"):
         model.fit(np.array([1.0]), np.array([2.0]))

@@ -89,12 +89,11 @@ def test_an_axis_is_stretched_at_one_end_and_straight_beyond_the_context():
     np.testing.assert_allclose(v[0], v[2][::-1], atol=1e-5)
 
 
-@pytest.mark.parametrize("dy", [1, 2])
-def test_padding_and_order_of_the_context_do_not_matter(dy):
-    model, task = build(dy=dy), random_task(dy)
+def test_padding_and_order_of_the_context_do_not_matter():
+    model, task = build(dy=2), random_task(2)
     x, y = (jnp.concatenate([a, 7 * jnp.ones_like(a)]) for a in (task.context.x, task.context.y))
     expected = predict(model, task.context, task.target.x)
-    assert expected.mean.shape == (4, dy)
+    assert expected.mean.shape == (4, 2)
     for context in (Points(x, y, jnp.arange(10) < 5), jax.tree.map(lambda a: a[::-1], task.context)):
         found = predict(model, context, task.target.x)
         np.testing.assert_allclose(found.mean, expected.mean, rtol=2e-3, atol=1e-3)
@@ -121,16 +120,6 @@ def test_training_moves_processes_and_their_correction():
     gradient = eqx.filter_jit(eqx.filter_grad(lambda m, t: m.loss(t)))(build(), random_task())
     for part in (gradient.member.process, gradient.member.metafun.updates, gradient.member.metafun.decode):
         assert all(abs(leaf).max() > 0 for leaf in jax.tree.leaves(part) if leaf is not None)
-
-
-def test_an_untrained_correction_leaves_the_processes_as_they_are():
-    model, task = eqx.tree_at(lambda m: m.member.gain, build(), jnp.zeros(())), random_task()
-    mixture = jax.tree.map(lambda leaf: leaf[0], model.member.process)
-    given = eqx.filter_jit(mixture.condition)(task.context.x, task.context.y[:, 0], task.context.mask)
-    mean, std, _ = given(task.target.x)
-    found = predict(model, task.context, task.target.x)
-    np.testing.assert_allclose(found.mean[:, 0], mean, rtol=1e-3)
-    np.testing.assert_allclose(found.std[:, 0], std, rtol=1e-3)
 
 
 def test_a_mixture_needs_a_normal_distribution_to_correct():

@@ -152,7 +152,7 @@ class MixturePopulationConfig(PartConfig):
         member = PopulationMetaFun(
             build_mixtures(sizes.dy, key_process, **options), inner, jnp.zeros(()), inner.likelihood
         )
-        return CorrectedProcess(member, inner.likelihood)
+        return CorrectedProcess(inner.likelihood, member)
 
 
 @dataclass(frozen=True)

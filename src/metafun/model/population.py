@@ -91,12 +91,12 @@ class CorrectedProcess(Learner):
     """One `PopulationMetaFun`, trained on all tasks. Inputs farther out than in training are moved to its edge.
 
     Args:
-        member: the process and its correction.
         likelihood: the loss.
+        member: the process and its correction.
     """
 
-    member: PopulationMetaFun
     likelihood: Likelihood
+    member: PopulationMetaFun
 
     def encode(self, context: Points, key: PRNGKeyArray | None = None) -> PopulationRepresentation:
         return self.member.encode(Points(_near(context.x), context.y, context.mask), key)
@@ -117,8 +117,8 @@ class CorrectedProcess(Learner):
         return losses[0] + losses[1]
 
     def peak_floats_per_task(self, task: Task) -> int:
-        n, m = len(task.context.mask), len(task.target.mask)
-        return self.member.process.log_weight.size * n * (4 * n + 2 * m)
+        n, m, processes = len(task.context.mask), len(task.target.mask), self.member.process.log_noise.size
+        return processes * n * (4 * n + 2 * m)
 
 
 class Calibration(eqx.Module):

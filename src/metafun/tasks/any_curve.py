@@ -80,6 +80,8 @@ class AnyCurveTasks(TaskSource):
     trained_on = "new series of many kinds"
     anyshot_settings = ("context",)
     least_rows = 2
+    # Time grows with the third power of their number.
+    most_rows = 1000
 
     @property
     def most_context(self) -> int:

@@ -50,6 +50,8 @@ class TaskSource(ABC):
     anyshot_settings: ClassVar[Sequence[str]] = ()
     # Rows that a context needs: where it is standardised by its spread, one row is not enough.
     least_rows: ClassVar[int] = 1
+    # The most rows; None where only memory limits them.
+    most_rows: ClassVar[int | None] = None
 
     @property
     @abstractmethod
