@@ -5,8 +5,16 @@ import itertools
 import os
 from pathlib import Path
 
-# XLA's newer fusion doubles compile time, and most programs here run once.
-os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false"
+# By the environment, so that processes which tests start have the same settings, and share the compiled programs.
+# Most programs here run once, on a handful of points: compile time dominates, and XLA's newer fusion doubles it.
+os.environ |= {
+    "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false",
+    "JAX_COMPILATION_CACHE_DIR": str(Path(__file__).parent.parent / ".cache" / "compiled"),
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.2",
+    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+    # For products of such sizes, more threads only wait for each other.
+    "OPENBLAS_NUM_THREADS": "1",
+}
 
 from jaxtyping import install_import_hook
 
@@ -23,11 +31,6 @@ use_all_cores()
 # Tracing makes many short-lived objects and few cycles; collecting as often as by default takes a tenth of the time.
 gc.set_threshold(200_000, 20, 20)
 jax.config.update("jax_traceback_in_locations_limit", 0)
-jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parent.parent / ".cache" / "compiled"))
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
-# Most programs here run once, on a handful of points: compile time dominates.
-jax.config.update("jax_disable_most_optimizations", True)
-
 
 TESTS_BETWEEN_CLEARINGS = 100
 _finished = itertools.count(1)

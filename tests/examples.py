@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import os
 
 import equinox as eqx
 import jax
@@ -234,13 +233,6 @@ def clusters(classes=(6, 5, 5), rows: int = 9, dx: int = 12, spread: float = 0.3
     splits = np.repeat(np.repeat(["train", "val", "test"], classes), rows)
     features = (centres + spread * rng.normal(size=centres.shape)).astype(np.float32)
     return Table.of(name, features, labels.tolist(), splits.tolist())
-
-
-def quick() -> dict[str, str]:
-    """Environment variables that make another process compile as the tests do."""
-    options = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
-    values = {name.upper(): str(getattr(jax.config, name)) for name in options}
-    return os.environ | values | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
 
 
 def untrained(preset: str, *settings: str) -> Trained:

@@ -12,7 +12,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from examples import TINY, quick
+from examples import TINY
 from metafun import __version__
 from metafun.cli import app
 from metafun.config import load_config
@@ -298,7 +298,7 @@ def test_a_finished_run_is_extended(trained, tmp_path):
 @pytest.mark.slow
 def test_away_from_a_terminal_there_is_a_line_for_each_validation(tmp_path):
     command = [sys.executable, "-m", "metafun.cli", "train", "sinusoid", "--out", str(tmp_path / "run"), *SETTINGS]
-    result = subprocess.run(command, capture_output=True, text=True, env=quick())
+    result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     first, *validations, last = result.stderr.splitlines()
     assert result.stdout == "" and "60 steps, 1 seed, on new sinusoids" in first

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from examples import TINY, quick
+from examples import TINY
 from metafun.errors import InvalidConfig
 from metafun.training import devices
 from metafun.training.devices import join_processes, task_mesh
@@ -44,13 +44,13 @@ def assert_same(a, b):
 
 @pytest.fixture
 def alone(tmp_path):
-    subprocess.run(command(1, tmp_path / "alone"), env=quick(), check=True, capture_output=True, timeout=300)
+    subprocess.run(command(1, tmp_path / "alone"), check=True, capture_output=True, timeout=300)
     return tmp_path / "alone"
 
 
 @pytest.mark.slow
 def test_eight_devices_and_two_processes_train_as_one_device(alone, tmp_path):
-    subprocess.run(command(8, tmp_path / "eight"), env=quick(), check=True, capture_output=True, timeout=300)
+    subprocess.run(command(8, tmp_path / "eight"), check=True, capture_output=True, timeout=300)
     assert_same(tmp_path / "eight", alone)
 
     with socket.socket() as free:
@@ -58,9 +58,7 @@ def test_eight_devices_and_two_processes_train_as_one_device(alone, tmp_path):
         address = f"127.0.0.1:{free.getsockname()[1]}"
     together = ("--coordinator", address, "--processes", "2", "--process")
     processes = [
-        subprocess.Popen(
-            command(2, tmp_path / "two", *together, str(i)), env=quick(), stderr=subprocess.PIPE, text=True
-        )
+        subprocess.Popen(command(2, tmp_path / "two", *together, str(i)), stderr=subprocess.PIPE, text=True)
         for i in range(2)
     ]
     for process in processes:

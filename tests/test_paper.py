@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from examples import quick
 from metafun.cli import app
 from metafun.config import load_config
 from metafun.config.losses import GaussianConfig
@@ -255,7 +254,7 @@ def test_the_whole_paper_in_small(tmp_path):
     options = ["--results", str(tmp_path / "results"), "--out", str(tmp_path / "runs")]
     command = [sys.executable, "-m", "metafun.cli"]
     done = subprocess.run(
-        [*command, "reproduce", "all", "--smoke", *options], env=quick(), capture_output=True, text=True, timeout=600
+        [*command, "reproduce", "all", "--smoke", *options], capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr[-2000:]
     lines = Results(tmp_path / "results").lines

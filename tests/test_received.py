@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from examples import TINY, TINY_EPISODES, clusters, quick
+from examples import TINY, TINY_EPISODES, clusters
 from metafun import MetaFunClassifier
 from metafun.cli import app
 from metafun.config import load_config, load_space
@@ -64,7 +64,7 @@ def test_workers_do_not_import_from_the_current_folder(tmp_path, space):
     command = "import sys; del sys.path[0]; from metafun.cli import main; main()"
     arguments = ["search", "features", "--data", "clusters", "--space", str(tmp_path / "space.toml"), "--steps", "20"]
     arguments += [*SETTINGS, "--trials", "2", "--batch", "1", "--workers", "2", "--out", str(tmp_path / "out")]
-    done = subprocess.run([sys.executable, "-c", command, *arguments], cwd=here, env=quick(), capture_output=True)
+    done = subprocess.run([sys.executable, "-c", command, *arguments], cwd=here, capture_output=True)
     assert not (tmp_path / "executed").exists()
     assert done.returncode == 0, done.stderr
 

@@ -1,7 +1,6 @@
 """Results that can be repeated, and pages that say what they say: complete lines, rendered cells, checked numbers."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -12,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from examples import TINY, quick
+from examples import TINY
 from metafun.bench.datasets import SETS
 from metafun.config import load_config
 from metafun.errors import InvalidResults
@@ -236,10 +235,9 @@ def test_a_recorded_run_is_a_complete_line(tmp_path):
     settings = [word for setting in TINY for word in ("--set", setting)]
     command = ["metafun", "demo", "--out", str(tmp_path / "run"), *settings]
     script = [sys.executable, str(ROOT / "scripts" / "record.py"), "--beside", "0", str(tmp_path / "some.jsonl")]
-    environment = {**os.environ, **quick()}
-    done = subprocess.run([*script, *command], env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([*script, *command], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     (line,) = read_records(tmp_path / "some.jsonl")
     assert missing_fields(line) == [] and line["beside"] == 0 and line["command"].startswith("metafun demo --out")
-    refused = subprocess.run([*script, "rm", "-r"], env=environment, capture_output=True, text=True, timeout=60)
+    refused = subprocess.run([*script, "rm", "-r"], capture_output=True, text=True, timeout=60)
     assert refused.returncode != 0 and "expected metafun train|protocol|demo" in refused.stderr

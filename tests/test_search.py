@@ -13,7 +13,7 @@ import pytest
 from optuna.trial import TrialState
 from typer.testing import CliRunner
 
-from examples import TINY, TINY_EPISODES, clusters, quick
+from examples import TINY, TINY_EPISODES, clusters
 from metafun.cli import app
 from metafun.config import default_space, load_config, load_space
 from metafun.data.table_folder import save_table
@@ -310,7 +310,7 @@ def test_two_workers_lose_nothing_and_do_nothing_twice(kind, request, tmp_path, 
     common += ["--space", str(tmp_path / "numbers.toml"), "--storage", storage, "--study", "shared"]
     common += ["--trials", "7", "--batch", "2", "--pruner", "none", *settings]
     workers = [
-        subprocess.Popen([*common, "--out", str(tmp_path / name)], env=quick(), stderr=subprocess.PIPE, text=True)
+        subprocess.Popen([*common, "--out", str(tmp_path / name)], stderr=subprocess.PIPE, text=True)
         for name in ("a", "b")
     ]
     for worker in workers:

@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, va
 from ..data.encoding import Encoding
 from ..data.frames import is_frame
 from ..errors import Diverged, InvalidCheckpoint, InvalidTask, MetaFunError, NotEnoughMemory
-from ..tasks import TaskSource
 from ..tasks.scaling import TaskScaling
 from ..training.memory import enough_memory
 from .exporting import export_program
@@ -207,7 +206,7 @@ class FewShotEstimator(BaseEstimator):
         """Encodes a context, with y as the `targets` [n, dy] of the model, and keeps it if that succeeds."""
         if (most := trained.tasks.most_rows) is not None and len(X) > most:
             raise InvalidTask(f"{len(X):,} rows, but the model takes at most {most:,}; fit a part of them, such as X[::2].")
-        context = padded_context(trained.tasks, scaling, X, targets)
+        context = padded_context(scaling, X, targets, trained.tasks.least_padded_context or LEAST_ROWS)
         with enough_memory(FEWER_ROWS):
             # At once: otherwise a lack of memory would be reported by the first prediction.
             self.representation_ = jax.block_until_ready(trained.encode(*context))
@@ -266,17 +265,17 @@ class FewShotEstimator(BaseEstimator):
 
 
 def padded_context(
-    tasks: TaskSource, scaling: TaskScaling, X: NDArray, targets: NDArray
+    scaling: TaskScaling, X: NDArray, targets: NDArray, least: int = LEAST_ROWS
 ) -> tuple[NDArray, NDArray, NDArray]:
     """A context as a model takes it: padded inputs, padded outputs, and the mask of the rows that exist.
 
     Args:
-        tasks: what the model was trained on.
         scaling: how the task is scaled.
         X: inputs, [n, dx].
         targets: outputs of the model, [n, dy].
+        least: as in `padded_size`.
     """
-    size = padded_size(len(X), tasks.least_padded_context or LEAST_ROWS)
+    size = padded_size(len(X), least)
     x, t = pad_rows(to_float32(scaling.scale_inputs(X), "X"), size), pad_rows(to_float32(targets, "y"), size)
     return x, t, np.arange(size) < len(X)
 

@@ -27,6 +27,8 @@ MAX_CONTEXT_FLOATS, FEW_FLOATS = 2**29, 2**17
 CHUNKS_AT_ONCE = 2
 # Among so few rows, not even the last digit of a prediction depends on how many are asked for, as scikit-learn checks.
 LEAST_ROWS = 64
+# What is drawn in turn costs a prediction for each row, also of padding.
+LEAST_DRAWN = 8
 # More rows are padded more tightly: time matters more than the number of programs. The last rows of several chunks are
 # predicted in chunks of so many.
 MANY_ROWS = 1024
@@ -39,7 +41,7 @@ def padded_size(n: int, least: int = LEAST_ROWS) -> int:
 
     Args:
         n: number of rows.
-        least: the smallest such number.
+        least: the smallest of these numbers.
     """
     step = 1 << max(0, n.bit_length() - (3 if n > MANY_ROWS else 2))
     return max(least, -(-n // step) * step)

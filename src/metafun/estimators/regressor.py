@@ -22,7 +22,7 @@ from ..tasks.scaling import OUTPUT_CLIP
 from ..training.memory import enough_memory
 from .base import FEWER_ROWS, FewShotEstimator, finite, in_range, padded_context, warn_out_of_range
 from .meta_fit import MetaFitOptions, TrainingData, regression_data
-from .padding import map_chunks, pad_rows, padded_size, to_float32
+from .padding import LEAST_DRAWN, map_chunks, pad_rows, padded_size, to_float32
 from .saving import SavedContext
 from .task_rows import tasks_of_groups, tasks_of_pairs
 from .trained import Trained
@@ -198,8 +198,8 @@ class MetaFunRegressor(RegressorMixin, FewShotEstimator):
         """Outputs [m, dy, n_samples], each drawn given those drawn before it."""
         rows, scale = self._validated(self.trained_, self._encoding, X, reset=False), self.scaling_.outputs
         targets = scale(self.y_.reshape(len(self.y_), -1).astype(float))
-        context = Points(*map(jnp.asarray, padded_context(self.trained_.tasks, self.scaling_, self.X_, targets)))
-        x = pad_rows(to_float32(self.scaling_.scale_inputs(rows), "X"), padded_size(len(rows)))
+        context = Points(*map(jnp.asarray, padded_context(self.scaling_, self.X_, targets, LEAST_DRAWN)))
+        x = pad_rows(to_float32(self.scaling_.scale_inputs(rows), "X"), padded_size(len(rows), LEAST_DRAWN))
         mask = jnp.arange(len(x)) < len(rows)
         with enough_memory(FEWER_ROWS):
             most = self.trained_.tasks.most_context
