@@ -121,12 +121,16 @@ def train(
     if options.resume and run.is_complete:
         err.print(escape(f"note: {path} is complete; extend it with --resume --set training.steps=…"))
     train_run(run, err)
-    best = ""
-    if errors := run.record.best_error:
-        error = np.reshape(errors, (-1, len(run.config.training.seeds))).mean(1).min()
-        which, variant = run.config.training.keep, f" with {run.describe_variant()}" if run.config.vary else ""
-        best = f"{which} validation error {error:.5f}{variant}. "
-    err.print(escape(f"{best}Next: metafun evaluate {path}"))
+    err.print(escape(f"{_validated(run)}Next: metafun evaluate {path}"))
+
+
+def _validated(run: Run) -> str:
+    """The validation error of a finished run; empty where there was no validation."""
+    if not (errors := run.record.best_error):
+        return ""
+    error = np.reshape(errors, (-1, len(run.config.training.seeds))).mean(1).min()
+    which, variant = run.config.training.keep, f" with {run.describe_variant()}" if run.config.vary else ""
+    return f"{which} validation error {error:.5f}{variant}. "
 
 
 @app.command()

@@ -205,7 +205,9 @@ class FewShotEstimator(BaseEstimator):
     def _encode_context(self, trained: Trained, scaling: TaskScaling, X: NDArray, y: NDArray, targets: NDArray) -> None:
         """Encodes a context, with y as the `targets` [n, dy] of the model, and keeps it if that succeeds."""
         if (most := trained.tasks.most_rows) is not None and len(X) > most:
-            raise InvalidTask(f"{len(X):,} rows, but the model takes at most {most:,}; fit a part of them, such as X[::2].")
+            raise InvalidTask(
+                f"{len(X):,} rows, but the model takes at most {most:,}; fit a part of them, such as X[::2]."
+            )
         context = padded_context(scaling, X, targets, trained.tasks.least_padded_context or LEAST_ROWS)
         with enough_memory(FEWER_ROWS):
             # At once: otherwise a lack of memory would be reported by the first prediction.
