@@ -110,18 +110,23 @@ def train(
 
       metafun train gp-bnp --coordinator first:4567 --processes 2 --process 0
     """
-    path = options.folder()
-    if coordinator is None and (processes, process) != (1, 0):
-        raise InvalidConfig("--processes and --process need a --coordinator; give its address.")
-    if coordinator is not None:
-        join_processes(coordinator, processes, process)
-        path = path.with_name(f"{path.name}.process-{process}") if process else path
+    path = _joined(options.folder(), coordinator, processes, process)
     check_resumable(options.resume, path)
     run = options.open_run(path, None if start is None else start_from(start))
     if options.resume and run.is_complete:
         err.print(escape(f"note: {path} is complete; extend it with --resume --set training.steps=…"))
     train_run(run, err)
     err.print(escape(f"{_validated(run)}Next: metafun evaluate {path}"))
+
+
+def _joined(path: Path, coordinator: str | None, processes: int, process: int) -> Path:
+    """The folder of this process, after it has joined the others."""
+    if coordinator is None:
+        if (processes, process) != (1, 0):
+            raise InvalidConfig("--processes and --process need a --coordinator; give its address.")
+        return path
+    join_processes(coordinator, processes, process)
+    return path.with_name(f"{path.name}.process-{process}") if process else path
 
 
 def _validated(run: Run) -> str:
