@@ -99,10 +99,10 @@ class Start:
         blank = experiment.variants[0].blank_model()
         try:
             checkpoint.check_shapes("model", blank, checkpoint.arrays("model", self.model), self.source)
-        except InvalidCheckpoint as error:
+        except InvalidCheckpoint:
             raise InvalidConfig(
-                f"training cannot start from another model: {error} Choose the preset and the settings of the "
-                "checkpoint, as `metafun info` shows them, or train from random weights."
+                f"training cannot start from {self.source}: its parameters have other names or shapes. Choose the "
+                "preset and the settings of that model."
             ) from None
 
 
