@@ -68,7 +68,7 @@ def test_a_run_starts_from_a_trained_model_and_says_so(finished, tmp_path):
 
 def test_a_run_does_not_start_from_a_model_of_other_sizes(finished, tmp_path):
     other = load_config("sinusoid", [*TINY, "model.update.width=7"])
-    with pytest.raises(InvalidConfig, match="cannot start from .*: its parameters have other names or shapes"):
+    with pytest.raises(InvalidConfig, match=r"cannot start from .*: its parameters have other names or shapes"):
         Run.create(tmp_path / "other", other, start=start_from(finished.path))
     assert not (tmp_path / "other").exists()
 
