@@ -87,6 +87,8 @@ def render_table_limits(results: Path) -> str:
         "columns_in_another_order_two_values_probability": "the same for probabilities with binary columns: many tie",
         "fit_and_predict_over_random_forest": "fit + predict over RandomForestClassifier, 100 rows, 10 columns",
         "fit_and_predict_over_logistic_regression": "fit + predict over LogisticRegression",
+        "fit_and_predict_wide_over_random_forest": "with 20 columns, and so with trees, over RandomForestClassifier",
+        "fit_and_predict_wide_over_logistic_regression": "with 20 columns, and so with trees, over LogisticRegression",
     }
     rows = _numbers(found, names, 2)
     for key, problem in (("rows", "on digits"), ("rows_together", "on sign(x₀x₁), six columns,")):

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidConfig, suggest
 from ..estimators.trained import locate
+from ..model.table_mixture import VERSION
 from ..training.measure import origin
 from .contenders import METAFUN, PROBLEMS, models
 from .datasets import SETS, TableSet, split_rows
@@ -200,5 +201,5 @@ def draw(cells: Sequence[Cell], path: Path, sets: Mapping[str, TableSet] = SETS)
 
 
 def _fingerprint(problem: str) -> str:
-    """Identifies the shipped model: results of another one are measured again."""
-    return hashlib.sha256(locate(f"tables-{problem}").read_bytes()).hexdigest()[:12]
+    """Identifies the shipped model and its mixture: results of another one are measured again."""
+    return hashlib.sha256(locate(f"tables-{problem}").read_bytes() + bytes([VERSION])).hexdigest()[:12]

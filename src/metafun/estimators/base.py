@@ -1,5 +1,6 @@
 """The conventions of scikit-learn that regression and classification share."""
 
+import contextlib
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
@@ -88,13 +89,15 @@ class FewShotEstimator(BaseEstimator):
         if hasattr(self, "X_"):
             columns = list(getattr(self, "feature_names_in_", []))
             context = SavedContext(self.X_, *self._saved_y(), columns, self._encoding)
-        save(Path(path), open_trained(self._source), context)
+        save(Path(path), open_trained(self._source), context, self._options)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Reads a file written by `save`; the estimator is fitted if the saved one was."""
         loaded = cls(open_trained(path))
         trained = loaded._open_model()
+        with contextlib.suppress(KeyError, TypeError):  # files of earlier versions have none
+            loaded.set_params(**{name: trained.record["options"][name] for name in loaded._options})
         try:
             if context := load_context(path, trained):
                 loaded._restore(trained, context)
@@ -148,6 +151,11 @@ class FewShotEstimator(BaseEstimator):
                 f"{name} is a model for {trained.tasks.problem}; this estimator is for {self.problem}."
             )
         return trained
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        """The parameters beside the model."""
+        return {name: value for name, value in self.get_params(deep=False).items() if name != "checkpoint"}
 
     @property
     def _encoding(self) -> Encoding | None:
@@ -211,9 +219,14 @@ class FewShotEstimator(BaseEstimator):
         context = padded_context(scaling, X, targets, trained.tasks.least_padded_context or LEAST_ROWS)
         with enough_memory(FEWER_ROWS):
             # At once: otherwise a lack of memory would be reported by the first prediction.
-            self.representation_ = jax.block_until_ready(trained.encode(*context))
+            encoded = jax.block_until_ready(trained.encode(*context))
+            self.representation_ = self._with_trees(trained, encoded, context, X.shape[1])
         # Copies: `save` must not see what the caller later does to the arrays.
         self.X_, self.y_, self.trained_, self.scaling_ = np.array(X), np.array(y), trained, scaling
+
+    def _with_trees(self, trained: Trained, encoded: Any, context: tuple[NDArray, ...], columns: int) -> Any:
+        """An encoded context with trees, where they are mixed in."""
+        return encoded
 
     def _ensure_encoded(self) -> None:
         """Encodes the context again where a pickle or `meta_fit` has dropped its representation."""

@@ -1,5 +1,8 @@
 """Few-shot classification with the conventions of scikit-learn."""
 
+from dataclasses import replace
+from numbers import Integral
+from pathlib import Path
 from typing import Any, ClassVar, Self, Unpack
 
 import jax
@@ -13,7 +16,11 @@ from .base import FEWER_ROWS, FewShotEstimator, finite
 from .meta_fit import MetaFitOptions, classification_data
 from .padding import check_context, map_chunks, padded_classes
 from .saving import SavedContext
-from .trained import Trained
+from .trained import Interrupted, Trained
+from .trees import MOST_TREES, fit_trees
+
+# Mixed in where a table is wide: more are slower and not more accurate.
+N_TREES = 32
 
 
 class MetaFunClassifier(ClassifierMixin, FewShotEstimator):
@@ -25,6 +32,18 @@ class MetaFunClassifier(ClassifierMixin, FewShotEstimator):
     problem: ClassVar[str] = "classification"
     _y_checks: ClassVar[dict[str, bool]] = {}
     classes_: NDArray
+    n_trees: int = N_TREES  # pickles of earlier versions have none
+
+    def __init__(self, checkpoint: str | Path | Trained | Interrupted | None = None, n_trees: int = N_TREES):
+        """Chooses the model; it is opened by `fit`.
+
+        Args:
+            checkpoint: as for `FewShotEstimator`.
+            n_trees: trees that `fit` grows and mixes in where a table has more columns than the shipped model for any
+                table takes, 16. 0: none. Other models have none.
+        """
+        super().__init__(checkpoint)
+        self.n_trees = n_trees
 
     def meta_fit(self, X: ArrayLike, y: ArrayLike, **options: Unpack[MetaFitOptions]) -> Self:
         """Trains a model to distinguish classes that it has not seen; it becomes this estimator's `checkpoint`.
@@ -71,10 +90,24 @@ class MetaFunClassifier(ClassifierMixin, FewShotEstimator):
         if len(classes) < 2:
             raise ValueError(f"y has one class only, '{classes[0]}'; a classifier needs rows of two or more.")
         width = padded_classes(len(classes)) if trained.model.is_for_any_classes else len(classes)
-        check_context(trained.model, len(X), X.shape[1], width)
-        self._encode_context(trained, trained.tasks.scaling(X, None), X, y, np.eye(len(classes), width)[codes])
+        trees = self._trees_of(trained, X.shape[1])
+        check_context(trained.model, len(X), X.shape[1], width, trees)
+        self._encode_context(trained, trained.scaling(X, None), X, y, np.eye(len(classes), width)[codes])
         self.classes_ = classes
         return self
+
+    def _trees_of(self, trained: Trained, columns: int) -> int:
+        """The number of trees that a table of so many columns gets."""
+        if not isinstance(self.n_trees, Integral) or not 0 <= self.n_trees <= MOST_TREES:
+            raise ValueError(f"n_trees = {self.n_trees!r} must be a whole number from 0 to {MOST_TREES:,}.")
+        return int(self.n_trees) if trained.is_mixed and columns > trained.tasks.sizes[0] else 0
+
+    def _with_trees(self, trained: Trained, encoded: Any, context: tuple[NDArray, ...], columns: int) -> Any:
+        if not (trees := self._trees_of(trained, columns)):
+            return encoded
+        x, y, exists = context
+        every = x[exists, trained.tasks.sizes[0] :]
+        return replace(encoded, forest=fit_trees(every, y[exists].argmax(1), trees, y.shape[1]))
 
     def _predict_traceable(self, x: jax.Array) -> jax.Array:
         return self.trained_.probabilities(self.representation_, self.scaling_.scale_inputs(x))[:, : len(self.classes_)]

@@ -113,19 +113,21 @@ def map_chunks(predict: Callable[[NDArray, int], Predicted], chunks: Iterator[tu
         return predicted + list(pool.map(in_thread, chunks))
 
 
-def check_context(model: Learner, rows: int, columns: int, classes: int) -> None:
+def check_context(model: Learner, rows: int, columns: int, classes: int, trees: int = 0) -> None:
     """NotEnoughMemory if an encoded context would have more than `MAX_CONTEXT_FLOATS`.
 
     Args:
         model: the model.
         rows, columns, classes: sizes of the context.
+        trees: number of trees that are fitted to it.
     """
-    if rows * classes <= FEW_FLOATS:
+    in_leaves = 2 * trees * rows * classes
+    if max(rows * classes, in_leaves) <= FEW_FLOATS:
         return
     shapes = ((rows, columns), np.float32), ((rows, classes), np.float32), ((rows,), bool)
     context = eqx.filter_eval_shape(Points, *(jax.ShapeDtypeStruct(*each) for each in shapes))
     task = eqx.filter_eval_shape(Task, context, context)
-    floats = max(rows * classes, model.peak_floats_per_task(task))
+    floats = max(rows * classes, in_leaves, model.peak_floats_per_task(task))
     if floats > MAX_CONTEXT_FLOATS * limits.factor():
         raise NotEnoughMemory(
             f"{rows:,} rows of {classes:,} classes take {4 * floats / 2**30:,.1f} GiB of memory. Fit fewer rows or "

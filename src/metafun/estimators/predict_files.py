@@ -109,7 +109,8 @@ class FilePredictor:
         for name, array in sorted({**arrays("model", trained.model), **context}.items()):
             array = np.ascontiguousarray(array)
             digest.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
-        described = [self._encoding.table(), self._labels, self._quantiles, self._task]
+        described: list[Any] = [self._encoding.table(), self._labels, self._quantiles, self._task]
+        described += [trained.is_mixed, estimator._options]
         digest.update(f"{trained.experiment.config.to_toml()}{json.dumps(described)}".encode())
         return digest.hexdigest()
 

@@ -182,7 +182,7 @@ class MetaFunRegressor(RegressorMixin, FewShotEstimator):
             )
         warn_out_of_range("y", outputs, tasks.output_bounds, "TransformedTargetRegressor and StandardScaler")
         with np.errstate(over="ignore", invalid="ignore"):
-            scaling = tasks.scaling(X, outputs)
+            scaling = trained.scaling(X, outputs)
             scaled = to_float32(scaling.outputs(outputs), "y")
         in_range(outputs, "y")  # also where they were scaled: predictions are scaled back
         if tasks.accepts_any_table and (far := int((abs(scaled) >= OUTPUT_CLIP).sum())):
@@ -198,8 +198,12 @@ class MetaFunRegressor(RegressorMixin, FewShotEstimator):
         """Outputs [m, dy, n_samples], each drawn given those drawn before it."""
         rows, scale = self._validated(self.trained_, self._encoding, X, reset=False), self.scaling_.outputs
         targets = scale(self.y_.reshape(len(self.y_), -1).astype(float))
-        context = Points(*map(jnp.asarray, padded_context(self.scaling_, self.X_, targets, LEAST_DRAWN)))
-        x = pad_rows(to_float32(self.scaling_.scale_inputs(rows), "X"), padded_size(len(rows), LEAST_DRAWN))
+        # Of a mixture, the model alone: it need not begin anew after each draw.
+        columns = self.trained_.tasks.sizes[0]
+        context_x, y, exists = padded_context(self.scaling_, self.X_, targets, LEAST_DRAWN)
+        context = Points(*map(jnp.asarray, (context_x[:, :columns], y, exists)))
+        scaled = to_float32(self.scaling_.scale_inputs(rows)[:, :columns], "X")
+        x = pad_rows(scaled, padded_size(len(rows), LEAST_DRAWN))
         mask = jnp.arange(len(x)) < len(rows)
         with enough_memory(FEWER_ROWS):
             most = self.trained_.tasks.most_context

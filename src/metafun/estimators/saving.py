@@ -1,7 +1,7 @@
 """A model and the context of an estimator in one safetensors file, which runs no code when it is loaded."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,13 +36,20 @@ class SavedContext:
     encoding: Encoding | None = None
 
 
-def save(path: Path, trained: Trained, context: SavedContext | None) -> None:
-    """Writes a checkpoint of the model, with the context beside it if there is one."""
+def save(path: Path, trained: Trained, context: SavedContext | None, options: Mapping[str, Any]) -> None:
+    """Writes a checkpoint of the model, with the context beside it if there is one.
+
+    Args:
+        path: the file to write.
+        trained: the model.
+        context: what the estimator was fitted to.
+        options: parameters of the estimator beside its model, as JSON.
+    """
     labels, columns = ([], []) if context is None else (list(context.labels), list(context.columns))
     if labels and not isinstance(labels[0], str | bool | int | float):
         raise ValueError(f"labels of type {type(labels[0]).__name__} cannot be saved; use text or numbers.")
     arrays = {} if context is None else {"X": context.X, "y": context.y}
-    record: dict[str, Any] = {"labels": labels, "names": columns}
+    record: dict[str, Any] = {"labels": labels, "names": columns, "options": dict(options)}
     # A model that was trained with an encoding has it in its own record.
     if context is not None and context.encoding is not None and trained.encoding is None:
         record["context_encoding"] = context.encoding.table()

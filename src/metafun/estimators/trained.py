@@ -19,20 +19,26 @@ from ..data.encoding import Encoding
 from ..errors import InvalidCheckpoint, MetaFunError, suggest
 from ..model.learner import Learner
 from ..model.nn import count_parameters, is_array
+from ..model.table_mixture import TableMixture
 from ..model.task import Points
 from ..tasks import TaskSource
+from ..tasks.scaling import TaskScaling, beside, table_scaling
 from ..training import checkpoint
 from ..training.programs import keep_programs
 from ..training.run_folder import RunFolder
 from ..training.session import Start, best_variant
 
 # Entries of a record that belong to the model wherever it is saved: how columns become numbers; the names of inputs,
-# target and task in a file it was trained on; and what it was trained on in words.
-KEPT = ("encoding", "columns", "target", "task", "trained_on")
+# target and task in a file it was trained on; what it was trained on in words; and whether it predicts in a mixture.
+KEPT = ("encoding", "columns", "target", "task", "trained_on", "mixture")
 # The file beside a run of `meta_fit` with the entries of its record that are known before training.
 DESCRIPTION = "description.json"
 MAX_DESCRIPTION_BYTES = 2**26
 SHIPPED = ("curves", "sinusoid", "gp-rbf", "glyphs", "tables-regression", "tables-classification")
+# Of those, the ones that predict in a mixture with a Gaussian process.
+MIXED = ("tables-regression", "tables-classification")
+# The columns of a table are padded to this number or the next power of two, because each number needs a program.
+LEAST_COLUMNS = 16
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,29 @@ class Trained:
             )
         return encoding
 
+    @property
+    def is_mixed(self) -> bool:
+        """Whether it predicts in a mixture; for a table that it would otherwise see as principal components only."""
+        return self.record.get("mixture") is True and self.tasks.takes_components
+
+    @cached_property
+    def learner(self) -> Learner:
+        """What predicts: the model, or the mixture that it is a member of."""
+        return TableMixture(self.model, self.tasks.sizes[0]) if self.is_mixed else self.model
+
+    def scaling(self, X: np.ndarray, Y: np.ndarray | None) -> TaskScaling:
+        """How a task is scaled for the learner.
+
+        Args:
+            X: inputs of the context.
+            Y: outputs of the context; None in classification.
+        """
+        scaling = self.tasks.scaling(X, Y)
+        if not self.is_mixed:
+            return scaling
+        columns = max(LEAST_COLUMNS, 1 << (X.shape[1] - 1).bit_length())
+        return beside(scaling, table_scaling(X, None, columns))
+
     @cached_property
     def encode(self) -> Callable[..., Any]:
         """Compiled: context x [n, dx], y [n, dy], mask [n] -> representation.
@@ -102,7 +131,7 @@ class Trained:
     def _compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         keep_programs()
         # The model is partitioned once: doing so at every call would take longer than some calls.
-        arrays, rest = eqx.partition(self.model, eqx.is_array)
+        arrays, rest = eqx.partition(self.learner, eqx.is_array)
         return partial(jax.jit(lambda arrays, *others: function(eqx.combine(arrays, rest), *others)), arrays)
 
     def save(self, path: Path, extra: Mapping[str, Any] | None = None, record: Mapping[str, Any] | None = None) -> None:
@@ -190,7 +219,10 @@ def _open(path: Path, changed: int, size: int) -> Trained:
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(eqx.filter(model, eqx.is_inexact_array))):
         raise InvalidCheckpoint(f"{path} has parameters that are not finite; train the model again.")
     training = replace(config.training, seeds=config.training.seeds[:1])
-    trained = Trained(Experiment(replace(config, training=training)), model, {**opened.record, **_description(path)})
+    record = {**opened.record, **_description(path)}
+    if path in map(_shipped, MIXED):
+        record["mixture"] = True
+    trained = Trained(Experiment(replace(config, training=training)), model, record)
     _ = trained.encoding  # a damaged one is refused here
     return trained
 

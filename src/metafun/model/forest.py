@@ -49,7 +49,7 @@ class Forest(eqx.Module):
         def is_inside(node: Int[Array, "m trees"]) -> Bool[Array, ""]:
             return (self.left[tree, node] != node).any()
 
-        return jax.lax.while_loop(is_inside, descend, jnp.zeros((len(x), len(tree)), jnp.int32))
+        return jax.lax.while_loop(is_inside, descend, jnp.zeros((x.shape[0], len(tree)), jnp.int32))
 
 
 def as_forest(fitted: Any) -> Forest:

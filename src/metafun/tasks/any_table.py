@@ -45,6 +45,10 @@ class TableTasks(TaskSource):
     least_rows = 2
 
     @property
+    def takes_components(self) -> bool:
+        return self.prior == "narrow"
+
+    @property
     def problem(self) -> Literal["regression", "classification"]:
         return "classification" if self.classes else "regression"
 

@@ -104,6 +104,11 @@ class TaskSource(ABC):
         return False
 
     @property
+    def takes_components(self) -> bool:
+        """Whether a model takes wide tables as principal components."""
+        return False
+
+    @property
     def predicts_without_context(self) -> bool:
         """Whether a model is trained to predict a task of which it has seen no point."""
         return False

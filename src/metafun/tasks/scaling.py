@@ -160,6 +160,19 @@ def table_scaling(X: Float[np.ndarray, "n d"], Y: Float[np.ndarray, "n k"] | Non
     return TaskScaling(scale_inputs, ClippedScaling(0.0, 1.0) if Y is None else ClippedScaling.of(Y))
 
 
+def beside(first: TaskScaling, second: TaskScaling) -> TaskScaling:
+    """The inputs of both, side by side, and the outputs of the first.
+
+    Args:
+        first, second: scalings of the same task.
+    """
+
+    def scale_inputs(rows: Any) -> Any:
+        return rows.__array_namespace__().concat([first.scale_inputs(rows), second.scale_inputs(rows)], axis=1)
+
+    return TaskScaling(scale_inputs, first.outputs)
+
+
 def _principal(rows: Float[np.ndarray, "n d"], columns: int) -> Float[np.ndarray, "d c"]:
     """The projection onto the principal components, scaled so that the first has a standard deviation of 1."""
     rows = np.where(np.isnan(rows), 0.0, rows)
