@@ -7,17 +7,21 @@ import pytest
 
 from metafun import MetaFunRegressor
 from metafun.config import load_config, resolve
+from metafun.errors import InvalidTask
 from metafun.estimators.trained import Trained
+from metafun.model.population import FARTHEST
 from metafun.tasks import AnyCurves
 from metafun.tasks.any_curve import AnyCurveTasks, scaled_by
 from metafun.tasks.prior import series
+from metafun.tasks.scaling import OUTPUT_CLIP
 
 SMALL = ("representation", "pooling.width", "update.width", "decoder.width")
 
 
 @pytest.fixture(scope="module")
 def untrained():
-    experiment = resolve(load_config("curves", [*(f"model.{name}=8" for name in SMALL), "model.iterations=2"]))
+    settings = [*(f"model.{name}=8" for name in SMALL), "model.iterations=2", "model.population.processes=4"]
+    experiment = resolve(load_config("curves", settings))
     return Trained(experiment, experiment.build_model(jax.random.key(0)))
 
 
@@ -48,7 +52,9 @@ def test_tasks_are_scaled_by_their_context():
         known = own[i]
         np.testing.assert_allclose([x[i, known].min(), x[i, known].max()], [-1, 1], atol=1e-4)
         np.testing.assert_allclose([y[i, known].mean(), y[i, known].std()], [0, 1], atol=1e-3)
-    assert abs(np.asarray(tasks.target.y)[np.asarray(tasks.target.mask)]).max() < 15
+    assert abs(np.asarray(tasks.target.y)).max() == OUTPUT_CLIP
+    there = np.asarray(tasks.target.mask)
+    assert 0.9 < there.mean() < 1 and (abs(np.asarray(tasks.target.x)[..., 0]) < FARTHEST)[there].all()
 
 
 def test_scaling_equals_that_of_training():
@@ -74,10 +80,19 @@ def test_units_do_not_matter(untrained):
         np.testing.assert_allclose(spread / c, std, rtol=1e-3)
 
 
+def test_short_series_are_not_padded_to_long_ones(untrained):
+    t = np.arange(40.0)
+    for n, padded in ((2, 16), (16, 16), (20, 24), (40, 48)):
+        fitted = MetaFunRegressor(untrained).fit(t[:n], np.sin(t[:n]))
+        assert fitted.representation_.correction.mask.shape == (padded,)
+
+
 def test_strange_series_are_taken(untrained):
     model = MetaFunRegressor(untrained)
     for t, y in (([1.0, 1.0, 1.0], [1.0, 2.0, 3.0]), ([0.0, 1.0], [5.0, 5.0]), ([0.0, 1e-9], [0.0, 0.0])):
         mean, std = model.fit(np.array(t), np.array(y)).predict(np.array([0.0, 2.0]), return_std=True)
         assert np.isfinite(mean).all() and (std > 0).all()
+    with pytest.raises(InvalidTask, match=r"1,001 rows, but the model takes at most 1,000; fit a part"):
+        model.fit(np.arange(1001.0), np.arange(1001.0))
     with pytest.raises(ValueError, match="minimum of 2 is required"):
         model.fit(np.array([1.0]), np.array([2.0]))

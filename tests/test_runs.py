@@ -20,6 +20,7 @@ from examples import TINY
 from metafun import load_model
 from metafun.config import load_config
 from metafun.errors import Diverged, InvalidCheckpoint, InvalidConfig, InvalidRun
+from metafun.estimators.trained import start_from
 from metafun.files import LOCK
 from metafun.training import compare
 from metafun.training.devices import task_mesh
@@ -49,6 +50,27 @@ def finished(tmp_path_factory) -> Run:
     for _ in run.train():
         pass
     return run
+
+
+def test_a_run_starts_from_a_trained_model_and_says_so(finished, tmp_path):
+    start = start_from(finished.path)
+    settings = load_config("sinusoid", [*TINY, "training.seeds=[0,1]", "training.learning_rate=0"])
+    run = Run.create(tmp_path / "from", settings, start=start)
+    assert run.record.step == 0 and run.record.started_from.startswith(f"{finished.path} (")
+    for _ in run.train():
+        pass
+    assert run.record.started_from == start.source, "also at the end"
+    for leaf, known in zip(parameters(run), parameters(finished, "best"), strict=True):
+        np.testing.assert_array_equal(leaf, np.stack([known[0], known[0]]))
+    with pytest.raises(InvalidConfig, match="drop --from to resume"):
+        Run.open(run.path, settings, resume=True, start=start)
+
+
+def test_a_run_does_not_start_from_a_model_of_other_sizes(finished, tmp_path):
+    other = load_config("sinusoid", [*TINY, "model.update.width=7"])
+    with pytest.raises(InvalidConfig, match=r"cannot start from .*: its parameters have other names or shapes"):
+        Run.create(tmp_path / "other", other, start=start_from(finished.path))
+    assert not (tmp_path / "other").exists()
 
 
 def test_a_finished_run_has_everything(finished):

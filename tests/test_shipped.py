@@ -46,6 +46,16 @@ def test_checkpoints_are_small():
     assert max(sizes.values()) < 5e6 and sum(sizes.values()) < 10e6
 
 
+def test_curves_predicts_a_series_in_any_units_and_its_uncertainty():
+    t, new = np.linspace(2001, 2013, 12), np.linspace(1998, 2016, 90)
+    value = 3e4 + 1e3 * np.sin((t - 2001) / 2)
+    mean, std = MetaFunRegressor("curves").fit(t, value).predict(new, return_std=True)
+    error, inside = abs(mean - 3e4 - 1e3 * np.sin((new - 2001) / 2)), (new > 2001) & (new < 2013)
+    assert error[inside].max() < 150
+    assert std[new > 2015].min() > 3 * std[inside].max(), "uncertainty grows away from the context"
+    assert (error < 3 * std).mean() > 0.95
+
+
 def test_gp_rbf_predicts_a_curve_and_its_uncertainty():
     x = np.linspace(-2, 2, 200)[:, None]
     context = np.linspace(-1.8, 0.6, 9)[:, None]

@@ -18,7 +18,14 @@ from .estimators import (
 )
 from .feature_benchmark import render_feature_benchmark
 from .paper_tables import render_calibration, render_features, render_sinusoid
-from .regression import render_by_context, render_curves, render_gp_ceiling, render_gp_limits, render_processes
+from .regression import (
+    render_by_context,
+    render_curves,
+    render_gp_ceiling,
+    render_gp_limits,
+    render_processes,
+    render_series,
+)
 from .soak import render_memory, render_soak
 from .speed import render_speed_benchmark
 from .values import render_values
@@ -36,6 +43,7 @@ TABLES = {
     "calibration": render_calibration,
     "processes": render_processes,
     "curves": render_curves,
+    "series": render_series,
     "limits": render_gp_limits,
     "contexts": render_by_context,
     "ceiling": render_gp_ceiling,

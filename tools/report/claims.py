@@ -12,6 +12,7 @@ from metafun.errors import InvalidResults
 
 from .comparisons import last_sensors
 from .records import read_records
+from .regression import SERIES_RIVALS, latest_series, series_mean
 from .values import image_rates, mean_of, our_sinusoid, record_of
 
 _CLAIM = re.compile(r"<!-- claim: (\S+) -->(.*?)<!-- /claim -->", re.DOTALL)
@@ -118,7 +119,38 @@ def _sensors_training(results: Path) -> bool:
     return all(run["seconds"][META_FIT] < 120 for run in last_sensors(results)["runs"])
 
 
+def _series_error_ratios(results: Path, rival: str) -> dict[int, float]:
+    """RMSE of the model for any series over that of a rival, both in the mean over collections, by number of points."""
+    lines = latest_series(results)
+    found = {}
+    for points in {line["points"] for line in lines}:
+        scores = [line["scores"] for line in lines if line["points"] == points]
+        found[points] = series_mean(scores, "MetaFun", "rmse") / series_mean(scores, SERIES_RIVALS[rival], "rmse")
+    return found
+
+
+def _better_than_tuned(results: Path) -> bool:
+    return all(ratio < 1 for ratio in _series_error_ratios(results, "GP").values())
+
+
+def _as_good_as_chosen(results: Path) -> bool:
+    ratios = _series_error_ratios(results, "kernel chosen")
+    return ratios[5] < 1 and ratios[10] < 1 and 1 <= ratios[20] < 1.05
+
+
+def _likelier_everywhere(results: Path) -> bool:
+    lines = [line["scores"] for line in latest_series(results)]
+    return all(
+        each["MetaFun"]["log_likelihood"] > each[rival]["log_likelihood"]
+        for each in lines
+        for rival in SERIES_RIVALS.values()
+    )
+
+
 CLAIMS = {
+    "series-errors": Claim("a lower error than GP with each number of points", _better_than_tuned),
+    "series-chosen": Claim("lower with 5 and 10 points, and slightly higher with 20", _as_good_as_chosen),
+    "series-likelihoods": Claim("higher on each collection with each number of points", _likelier_everywhere),
     "sensors-times": Claim("three to six times less error", _sensor_ratios("per-task GP", 3, 6)),
     "sensors-half": Claim("less than half of the error", _sensor_ratios(FOREST_GP, 2, inf)),
     "sensors-training": Claim("less than two minutes", _sensors_training),

@@ -16,6 +16,8 @@ PUBLISHED_CURVES = {
     "gp-bnp": ("TNP-D", 1.39),
     "gp-bnp-matern": ("TNP-D", 0.95),
 }
+# Headings of the methods in curves.jsonl that the model for any series is compared with.
+SERIES_RIVALS = {"GP": "Gaussian process", "kernel chosen": "Gaussian process, kernel chosen"}
 
 
 def render_processes(results: Path) -> str:
@@ -60,6 +62,46 @@ def render_gp_ceiling(results: Path) -> str:
         for record in read_records(results / "gp-ceiling.jsonl")
     ]
     return table(("curves", "ℓ and s known", "unknown", "command"), rows)
+
+
+def render_series(results: Path) -> str:
+    """The model for any series beside Gaussian processes: each collection, and the mean over those measured."""
+    columns = ("", "context", *("RMSE", *SERIES_RIVALS), *("log-likelihood", *SERIES_RIVALS))
+    records = latest_series(results)
+    rows = []
+    for points in sorted({record["points"] for record in records}):
+        here = [record["scores"] for record in records if record["points"] == points]
+        rows.append(("**mean**", f"**{points}**", *_series_cells(here)))
+    rows += [(r["data"].replace("_", " "), str(r["points"]), *_series_cells([r["scores"]])) for r in records]
+    return table((*columns, "95 % coverage", *SERIES_RIVALS, "time of GP / MetaFun"), rows)
+
+
+def latest_series(results: Path) -> list[dict[str, Any]]:
+    """The last line of each collection and number of points in curves.jsonl.
+
+    Args:
+        results: the folder of the .jsonl files.
+    """
+    return list({(line["data"], line["points"]): line for line in read_records(results / "curves.jsonl")}.values())
+
+
+def series_mean(scores: list[dict[str, Any]], method: str, metric: str) -> float:
+    """The mean of a metric over collections.
+
+    Args:
+        scores: of each collection.
+        method: its name in curves.jsonl.
+        metric: its name there.
+    """
+    return sum(each[method][metric] for each in scores) / len(scores)
+
+
+def _series_cells(scores: list[dict[str, Any]]) -> tuple[str, ...]:
+    methods = ("MetaFun", *SERIES_RIVALS.values())
+    metrics = [f"{series_mean(scores, method, 'rmse'):.3f}" for method in methods]
+    metrics += [f"{series_mean(scores, method, 'log_likelihood'):.2f}" for method in methods]
+    metrics += [f"{100 * series_mean(scores, method, 'coverage'):.0f} %" for method in methods]
+    return (*metrics, f"{series_mean(scores, methods[1], 'time_over_metafun'):.1f}")
 
 
 def _gap(ours: float, exact: float) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from rich.markup import escape
 from .. import __version__
 from ..config import describe_preset, presets
 from ..errors import InvalidConfig, InvalidRun
-from ..estimators.trained import open_trained
+from ..estimators.trained import open_trained, start_from
 from ..files import append_json
 from ..training import protocol as paper_protocol
 from ..training.compare import compare_runs
@@ -39,6 +39,15 @@ Drawn = Annotated[
 Coordinator = Annotated[
     str | None,
     typer.Option("--coordinator", metavar="HOST:PORT", help="Address of the first process.", show_default=False),
+]
+From = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="CHECKPOINT",
+        help="Start from this model: a shipped one, a run folder or a file.",
+        show_default=False,
+    ),
 ]
 Processes = Annotated[int, typer.Option("--processes", min=1, help="Number of processes that train together.")]
 Process = Annotated[int, typer.Option("--process", min=0, help="Index of this process, from 0.")]
@@ -66,13 +75,19 @@ StepByStep = Annotated[bool, typer.Option("--step-by-step", help="Draw a model i
 @with_plugins
 @with_options(TrainingOptions)
 def train(
-    options: TrainingOptions, coordinator: Coordinator = None, processes: Processes = 1, process: Process = 0
+    options: TrainingOptions,
+    start: From = None,
+    coordinator: Coordinator = None,
+    processes: Processes = 1,
+    process: Process = 0,
 ) -> None:
     """Train a model. Stop with Ctrl-C, continue with --resume.
 
     --resume keeps the settings of the run except its length: --resume --set training.steps=… extends it, also if it is
     finished. The cosine schedule is then that of the new length, so the learning rate rises again to where the longer
     schedule is at this step.
+
+    --from starts all seeds from a trained model of the same sizes; it is noted in the header of the checkpoint.
 
     Tasks are divided among all devices of this machine. Several machines train together if each is given the same
     --coordinator; all but the first keep their copy in RUN.process-N.
@@ -91,25 +106,36 @@ def train(
 
       metafun train sinusoid --resume --set training.steps=160000
 
+      metafun train gp-rbf --from gp-rbf --set tasks.noise=0.1 --out runs/noisy
+
       metafun train gp-bnp --coordinator first:4567 --processes 2 --process 0
     """
-    path = options.folder()
-    if coordinator is None and (processes, process) != (1, 0):
-        raise InvalidConfig("--processes and --process need a --coordinator; give its address.")
-    if coordinator is not None:
-        join_processes(coordinator, processes, process)
-        path = path.with_name(f"{path.name}.process-{process}") if process else path
+    path = _joined(options.folder(), coordinator, processes, process)
     check_resumable(options.resume, path)
-    run = options.open_run(path)
+    run = options.open_run(path, None if start is None else start_from(start))
     if options.resume and run.is_complete:
         err.print(escape(f"note: {path} is complete; extend it with --resume --set training.steps=…"))
     train_run(run, err)
-    best = ""
-    if errors := run.record.best_error:
-        error = np.reshape(errors, (-1, len(run.config.training.seeds))).mean(1).min()
-        which, variant = run.config.training.keep, f" with {run.describe_variant()}" if run.config.vary else ""
-        best = f"{which} validation error {error:.5f}{variant}. "
-    err.print(escape(f"{best}Next: metafun evaluate {path}"))
+    err.print(escape(f"{_validated(run)}Next: metafun evaluate {path}"))
+
+
+def _joined(path: Path, coordinator: str | None, processes: int, process: int) -> Path:
+    """The folder of this process, after it has joined the others."""
+    if coordinator is None:
+        if (processes, process) != (1, 0):
+            raise InvalidConfig("--processes and --process need a --coordinator; give its address.")
+        return path
+    join_processes(coordinator, processes, process)
+    return path.with_name(f"{path.name}.process-{process}") if process else path
+
+
+def _validated(run: Run) -> str:
+    """The validation error of a finished run; empty where there was no validation."""
+    if not (errors := run.record.best_error):
+        return ""
+    error = np.reshape(errors, (-1, len(run.config.training.seeds))).mean(1).min()
+    which, variant = run.config.training.keep, f" with {run.describe_variant()}" if run.config.vary else ""
+    return f"{which} validation error {error:.5f}{variant}. "
 
 
 @app.command()

@@ -103,7 +103,7 @@ def predict(
 
     Examples:
 
-      metafun predict unlabelled.csv --model gp-rbf --context labelled.csv
+      metafun predict unlabelled.csv --model curves --context labelled.csv
 
       metafun predict rest.csv --model species.safetensors --context five.csv --target species --json
 
@@ -148,7 +148,7 @@ def export(
 
     Examples:
 
-      metafun export --model gp-rbf --context labelled.csv --out learner.stablehlo
+      metafun export --model curves --context labelled.csv --out learner.stablehlo
     """
     from ..estimators.files import fit_context
 

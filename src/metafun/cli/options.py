@@ -15,6 +15,7 @@ from ..errors import InvalidConfig, InvalidRun
 from ..schema import UNSET
 from ..training.run import Run
 from ..training.run_folder import RunFolder
+from ..training.session import Start
 from .console import err
 
 # Of benchmarks.
@@ -96,10 +97,15 @@ class TrainingOptions:
         """How to open the runs; without any change of the preset, the settings in the folder are resumed."""
         return {"overwrite": self.overwrite, "resume": self.resume, "keep_settings": not self._is_changed}
 
-    def open_run(self, folder: Path) -> Run:
-        """A new run in the folder; or the one in it, extended if there are changes."""
-        if not self.resume or self.overwrite or RunFolder.is_free(folder):
-            return Run.open(folder, self.config(), overwrite=self.overwrite, resume=self.resume)
+    def open_run(self, folder: Path, start: Start | None = None) -> Run:
+        """A new run in the folder; or the one in it, extended if there are changes.
+
+        Args:
+            folder: where it is, or goes.
+            start: the model that a new run starts from; None for random weights.
+        """
+        if not self.resume or self.overwrite or RunFolder.is_free(folder) or start is not None:
+            return Run.open(folder, self.config(), overwrite=self.overwrite, resume=self.resume, start=start)
         run = Run(folder)
         if self._is_changed:
             run.extend(configure(run.config, self.settings, self.seeds, self.data, self.vary))

@@ -36,7 +36,7 @@ from .parts import (
     SquaredExponentialConfig,
     ZeroConfig,
 )
-from .populations import NoPopulationConfig, PopulationConfig, TablePopulationConfig
+from .populations import MixturePopulationConfig, NoPopulationConfig, PopulationConfig, TablePopulationConfig
 from .similarities import ClassMeanConfig, NoSimilarityConfig
 
 
@@ -89,7 +89,9 @@ class MetaFunConfig:
     latent: NoLatentConfig | GlobalLatentConfig = NoLatentConfig()
     similarity: NoSimilarityConfig | ClassMeanConfig = NoSimilarityConfig()
 
-    population: NoPopulationConfig | PopulationConfig | TablePopulationConfig = NoPopulationConfig()
+    population: NoPopulationConfig | PopulationConfig | MixturePopulationConfig | TablePopulationConfig = (
+        NoPopulationConfig()
+    )
 
     added = {"similarity": NoSimilarityConfig(), "population": NoPopulationConfig()}  # noqa: RUF012
 

@@ -16,8 +16,9 @@ from ..model.learner import Learner
 from ..model.metafun import MetaFun
 from ..model.mixed import empty_forest_processes
 from ..model.nn import MLP
-from ..model.population import EXTRA_INPUTS, SIGNALS, PopulationMetaFun, stacked_members
+from ..model.population import EXTRA_INPUTS, SIGNALS, CorrectedProcess, PopulationMetaFun, stacked_members
 from ..model.process import build_processes
+from ..model.process_mixture import build_mixtures
 from ..model.responses import SIGNALS_OF_CLASS, SIGNALS_OF_NUMBER, Numbers, Response, Softmax
 from ..model.stacked import Stacked, first_alone
 from ..model.table_process import TableProcess
@@ -87,11 +88,7 @@ class PopulationConfig(PartConfig):
 
     def check(self, loss: str, update: str) -> None:
         """InvalidConfig unless the loss and the update, by their kinds, go with it."""
-        if loss != "gaussian" or update != "mlp":
-            raise InvalidConfig(
-                "model.population.kind = 'process' needs model.loss.kind = 'gaussian' and model.update.kind = 'mlp', "
-                f"not '{loss}' and '{update}'."
-            )
+        _check_correction(self.kind, loss, update)
 
     def build(
         self, metafun: BuildMetaFun, sizes: Sizes, loss: Loss, latent: LatentConfig, key: PRNGKeyArray
@@ -127,6 +124,47 @@ class PopulationConfig(PartConfig):
             return network
         simple = empty_forest_processes(self.members, sizes.dx, sizes.dy, self.trees, self.nodes)
         return Stacked(network.likelihood, network, simple, first_alone())
+
+
+@dataclass(frozen=True)
+class MixturePopulationConfig(PartConfig):
+    """Many Gaussian processes for tasks of any kind, weighted by how likely each makes the context.
+
+    Args:
+        processes: number of processes.
+    """
+
+    kind: Literal["mixture"] = "mixture"
+    processes: Width = 32
+
+    problem = "regression"
+    accepts_latent = False
+    members: ClassVar[int] = 0
+
+    def check(self, loss: str, update: str) -> None:
+        """InvalidConfig unless the loss and the update, by their kinds, go with it."""
+        _check_correction(self.kind, loss, update)
+
+    def build(
+        self, metafun: BuildMetaFun, sizes: Sizes, loss: Loss, latent: LatentConfig, key: PRNGKeyArray
+    ) -> Learner:
+        """A model with random weights, as good as its processes.
+
+        Args:
+            metafun: makes MetaFun.
+            sizes: of a task.
+            loss: the loss, with the least standard deviation that can be predicted.
+            latent: not used.
+            key: source of the initial weights.
+        """
+        key_process, key_metafun = jax.random.split(key)
+        options = dict(dx=sizes.dx, processes=self.processes, min_std=loss.min_std)  # type: ignore[union-attr]
+        seen = replace(sizes, dx=sizes.dx + EXTRA_INPUTS * sizes.dy)
+        inner = metafun(replace(seen, dy=SIGNALS * sizes.dy), seen, key_metafun)
+        member = PopulationMetaFun(
+            build_mixtures(sizes.dy, key_process, **options), inner, jnp.zeros(()), inner.likelihood
+        )
+        return CorrectedProcess(inner.likelihood, member)
 
 
 @dataclass(frozen=True)
@@ -204,4 +242,13 @@ class TablePopulationConfig(PartConfig):
             metafun=inner,
             gain=jnp.zeros(()),
             likelihood=inner.likelihood,
+        )
+
+
+def _check_correction(kind: str, loss: str, update: str) -> None:
+    """InvalidConfig unless MetaFun corrects a normal distribution, from the signals of a process."""
+    if loss != "gaussian" or update != "mlp":
+        raise InvalidConfig(
+            f"model.population.kind = '{kind}' needs model.loss.kind = 'gaussian' and model.update.kind = 'mlp', "
+            f"not '{loss}' and '{update}'."
         )

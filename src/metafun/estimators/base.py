@@ -50,7 +50,7 @@ class FewShotEstimator(BaseEstimator):
         """Chooses the model; it is opened by `fit`.
 
         Args:
-            checkpoint: the name of a shipped model ("sinusoid", "gp-rbf", "glyphs", "tables-regression" or
+            checkpoint: the name of a shipped model ("curves", "sinusoid", "gp-rbf", "glyphs", "tables-regression" or
                 "tables-classification"), a run folder, a checkpoint file, or the model that `meta_fit` trained.
                 None is the shipped model for any small table.
         """
@@ -212,7 +212,11 @@ class FewShotEstimator(BaseEstimator):
 
     def _encode_context(self, trained: Trained, scaling: TaskScaling, X: NDArray, y: NDArray, targets: NDArray) -> None:
         """Encodes a context, with y as the `targets` [n, dy] of the model, and keeps it if that succeeds."""
-        context = padded_context(scaling, X, targets)
+        if (most := trained.tasks.most_rows) is not None and len(X) > most:
+            raise InvalidTask(
+                f"{len(X):,} rows, but the model takes at most {most:,}; fit a part of them, such as X[::2]."
+            )
+        context = padded_context(scaling, X, targets, trained.tasks.least_padded_context or LEAST_ROWS)
         with enough_memory(FEWER_ROWS):
             # At once: otherwise a lack of memory would be reported by the first prediction.
             encoded = jax.block_until_ready(trained.encode(*context))

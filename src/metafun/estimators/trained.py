@@ -1,5 +1,6 @@
 """A trained model as one object: shipped with the package, read from a file or run folder, or just trained."""
 
+import hashlib
 import json
 import warnings
 from collections.abc import Callable, Mapping
@@ -25,7 +26,7 @@ from ..tasks.scaling import TaskScaling, beside, table_scaling
 from ..training import checkpoint
 from ..training.programs import keep_programs
 from ..training.run_folder import RunFolder
-from ..training.session import best_variant
+from ..training.session import Start, best_variant
 
 # Entries of a record that belong to the model wherever it is saved: how columns become numbers; the names of inputs,
 # target and task in a file it was trained on; what it was trained on in words; and whether it predicts in a mixture.
@@ -35,7 +36,7 @@ DESCRIPTION = "description.json"
 # The file beside a run of `meta_fit` with its model and what was fitted after the training.
 FINISHED = "model.safetensors"
 MAX_DESCRIPTION_BYTES = 2**26
-SHIPPED = ("sinusoid", "gp-rbf", "glyphs", "tables-regression", "tables-classification")
+SHIPPED = ("curves", "sinusoid", "gp-rbf", "glyphs", "tables-regression", "tables-classification")
 # Of those, the ones that predict in a mixture with a Gaussian process.
 MIXED = ("tables-regression", "tables-classification")
 # The columns of a table are padded to this number or the next power of two, because each number needs a program.
@@ -179,6 +180,16 @@ def open_trained(source: "Trained | Interrupted | str | Path") -> Trained:
     return _open(path, path.stat().st_mtime_ns, path.stat().st_size)
 
 
+def start_from(source: str | Path) -> Start:
+    """A model for a run to start from, with the hash of its file.
+
+    Args:
+        source: a shipped model by name, a run folder or a checkpoint file.
+    """
+    fingerprint = hashlib.sha256(locate(source).read_bytes()).hexdigest()
+    return Start(open_trained(source).model, f"{source} ({fingerprint})")
+
+
 def locate(source: str | Path) -> Path:
     """The checkpoint file of a shipped model, a run folder or a file."""
     path = Path(source)
@@ -198,6 +209,7 @@ def locate(source: str | Path) -> Path:
     )
 
 
+@lru_cache
 def _shipped(name: str) -> Path:
     return Path(str(resources.files("metafun") / "checkpoints" / f"{name}.safetensors"))
 

@@ -13,6 +13,7 @@ from .likelihoods import Likelihood, Mixture, Normal, masked_mean
 from .metafun import FunctionalRepresentation, MetaFun
 from .nn import is_array
 from .process import ConditionedProcess, PopulationProcess
+from .process_mixture import ConditionedMixture, ProcessMixture
 from .task import Points, Task
 
 Members = TypeVar("Members", bound=eqx.Module)
@@ -21,6 +22,8 @@ Members = TypeVar("Members", bound=eqx.Module)
 MAX_LOG_RATIO = 0.7
 # Calibration distinguishes contexts of 0, of 1 or 2, of 3 to 5, of 6 to 11, and of more points.
 CONTEXT_SIZES = (0, 1, 3, 6, 12)
+# Inputs of any function beyond this are treated as at it; the context of a task reaches from -1 to 1.
+FARTHEST = 3.0
 # Columns that a process adds to x and to y, for each output.
 EXTRA_INPUTS, SIGNALS = 3, 2
 
@@ -33,7 +36,7 @@ class PopulationRepresentation(eqx.Module):
         correction: r(·) of MetaFun.
     """
 
-    process: ConditionedProcess
+    process: ConditionedProcess | ConditionedMixture
     correction: FunctionalRepresentation
 
 
@@ -51,7 +54,7 @@ class PopulationMetaFun(eqx.Module):
         likelihood: the loss.
     """
 
-    process: PopulationProcess
+    process: PopulationProcess | ProcessMixture
     metafun: MetaFun
     gain: Float[Array, ""]
     likelihood: Likelihood
@@ -59,7 +62,7 @@ class PopulationMetaFun(eqx.Module):
     def encode(self, context: Points, key: PRNGKeyArray | None = None) -> PopulationRepresentation:
         condition = eqx.filter_vmap(lambda process, y: process.condition(context.x, y, context.mask), in_axes=(0, 1))
         process = condition(self.process, context.y)
-        scores, spread = jax.vmap(ConditionedProcess.leave_one_out)(process)
+        scores, spread = jax.vmap(lambda conditioned: conditioned.leave_one_out())(process)
         prior = process.prior
         x = _columns(context.x, prior.mean, jnp.log(prior.std), jnp.log(spread))
         y = _columns(context.y[:, :0], scores, process.residual / prior.std)
@@ -85,6 +88,40 @@ class PopulationMetaFun(eqx.Module):
         shift, log_ratio = jnp.split(self.gain * raw, 2, axis=-1)
         ratio = jnp.exp(MAX_LOG_RATIO * jnp.tanh(log_ratio / MAX_LOG_RATIO))
         return process, Normal(base.mean + base.std * shift, base.std * ratio)
+
+
+class CorrectedProcess(Learner):
+    """One `PopulationMetaFun`, trained on all tasks. Inputs farther out than in training are moved to its edge.
+
+    Args:
+        likelihood: the loss.
+        member: the process and its correction.
+    """
+
+    likelihood: Likelihood
+    member: PopulationMetaFun
+
+    def encode(self, context: Points, key: PRNGKeyArray | None = None) -> PopulationRepresentation:
+        return self.member.encode(Points(_near(context.x), context.y, context.mask), key)
+
+    def weighing(self, weight: Float[Array, ""]) -> "CorrectedProcess":
+        # A process knows by itself what many points say.
+        return eqx.tree_at(lambda model: model.member.metafun, self, self.member.metafun.weighing(weight))
+
+    def predict(
+        self, representation: PopulationRepresentation, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None
+    ) -> Normal:
+        return self.member.predict_both(representation, _near(x), key)[1]
+
+    def loss(self, task: Task, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
+        """The mean loss of the process and that of the corrected prediction."""
+        both = self.member.predict_both(self.encode(task.context, key), _near(task.target.x), key)
+        losses = [masked_mean(self.likelihood.loss(p, task.target.y), task.target.mask) for p in both]
+        return losses[0] + losses[1]
+
+    def peak_floats_per_task(self, task: Task) -> int:
+        n, m, processes = len(task.context.mask), len(task.target.mask), self.member.process.log_noise.size
+        return processes * n * (4 * n + 2 * m)
 
 
 class Calibration(eqx.Module):
@@ -196,6 +233,10 @@ class CrossFitted(Learner):
 def select(members: Members, index: Int[Array, ""]) -> Members:
     """One of several members that are stacked in one, alone on the leading axis."""
     return jax.tree.map(lambda leaf: leaf[index][None] if is_array(leaf) else leaf, members)
+
+
+def _near(x: Float[Array, "n dx"]) -> Float[Array, "n dx"]:
+    return jnp.clip(x, -FARTHEST, FARTHEST)
 
 
 def _columns(x: Float[Array, "n dx"], *arrays: Float[Array, "dy n"]) -> Float[Array, "n columns"]:

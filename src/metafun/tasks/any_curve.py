@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from ..model.population import FARTHEST
 from ..model.task import Points, Task
 from ..values import PointCount
 from .base import TaskDistribution, TaskSource, check_ranges
@@ -42,9 +43,10 @@ class AnyCurves(TaskDistribution):
         # Concentrations and counts are positive, with errors that grow with them.
         y = jnp.where(jax.random.bernoulli(key_skew, 0.1), jnp.exp(y), y)
         time, value = scaled_by(t[:most, None], own), scaled_by(y[:most, None], own, is_output=True)
-        x, y = (t[:, None] - time[0]) / time[1], (y[:, None] - value[0]) / value[1]
-        # A target far outside the context's range teaches nothing.
-        within = abs(y[most:, 0]) < OUTPUT_CLIP
+        # The loss of a few outputs far outside the context's range would be that of all others together.
+        x, y = (t[:, None] - time[0]) / time[1], jnp.clip((y[:, None] - value[0]) / value[1], -OUTPUT_CLIP, OUTPUT_CLIP)
+        # So far outside it, there is nothing to learn.
+        within = abs(x[most:, 0]) < FARTHEST
         return Task(Points(x[:most], y[:most], own), Points(x[most:], y[most:], within))
 
     def _times(self, key: PRNGKeyArray, n: Int[Array, ""]) -> Float[Array, " points"]:
@@ -70,18 +72,24 @@ class AnyCurveTasks(TaskSource):
     """
 
     kind: Literal["any-curve"] = "any-curve"
-    context: tuple[PointCount, PointCount] = (2, 64)
-    targets: PointCount = 48
+    context: tuple[PointCount, PointCount] = (2, 32)
+    targets: PointCount = 32
 
     problem = "regression"
     sizes = (1, 1)
     trained_on = "new series of many kinds"
     anyshot_settings = ("context",)
     least_rows = 2
+    # Time grows with the third power of their number.
+    most_rows = 1000
 
     @property
     def most_context(self) -> int:
         return self.context[1]
+
+    @property
+    def least_padded_context(self) -> int:
+        return 16
 
     def check(self, validates: bool) -> None:
         check_ranges(self, "context")

@@ -50,6 +50,8 @@ class TaskSource(ABC):
     anyshot_settings: ClassVar[Sequence[str]] = ()
     # Rows that a context needs: where it is standardised by its spread, one row is not enough.
     least_rows: ClassVar[int] = 1
+    # The most rows; None where only memory limits them.
+    most_rows: ClassVar[int | None] = None
 
     @property
     @abstractmethod
@@ -129,6 +131,11 @@ class TaskSource(ABC):
     @property
     def output_bounds(self) -> tuple[float, float] | None:
         """The range of y in training; None where a model takes any."""
+        return None
+
+    @property
+    def least_padded_context(self) -> int | None:
+        """The size that smaller contexts are padded to, where time grows fast with it; None where it hardly does."""
         return None
 
     @abstractmethod

@@ -10,7 +10,7 @@ from ..model import Learner
 from ..schema import flatten, to_table
 from .checkpoint import Checkpoint
 from .run_folder import LENGTH, RunFolder, differing
-from .session import ChunkMetrics, SessionRecord, TrainingSession, best_variant, read_record
+from .session import ChunkMetrics, SessionRecord, Start, TrainingSession, best_variant, read_record
 
 
 class Run:
@@ -26,15 +26,24 @@ class Run:
         self.path, self.checkpoint_file = path, self.folder.checkpoint_file
 
     @classmethod
-    def create(cls, path: Path, config: Config | Experiment, *, overwrite: bool = False) -> "Run":
+    def create(
+        cls, path: Path, config: Config | Experiment, *, overwrite: bool = False, start: Start | None = None
+    ) -> "Run":
         """A new run.
 
         Args:
             path: where its folder goes.
             config: what to train; resolved here if it is not yet.
             overwrite: replace a run in the folder; anything else in the way is refused.
+            start: the model to start from; None for random weights.
         """
-        return cls(path, RunFolder.create(path, resolve(config), overwrite=overwrite))
+        experiment = resolve(config)
+        if start is not None:
+            start.check(experiment)
+        run = cls(path, RunFolder.create(path, experiment, overwrite=overwrite))
+        if start is not None:
+            TrainingSession(run.folder).start_from(start)
+        return run
 
     @classmethod
     def open(
@@ -45,6 +54,7 @@ class Run:
         overwrite: bool = False,
         resume: bool = False,
         keep_settings: bool = False,
+        start: Start | None = None,
     ) -> "Run":
         """A new run, or with `resume` the one in the folder.
 
@@ -54,11 +64,14 @@ class Run:
             overwrite: replace a run in the folder.
             resume: continue the run in the folder, if there is one.
             keep_settings: resume with the settings of the folder and ignore `config`.
+            start: the model that a new run starts from; None for random weights.
         """
         if overwrite and resume:
             raise InvalidConfig("--resume and --overwrite contradict each other; give one of them.")
         if not resume or RunFolder.is_free(path):
-            return cls.create(path, config, overwrite=overwrite)
+            return cls.create(path, config, overwrite=overwrite, start=start)
+        if start is not None:
+            raise InvalidConfig(f"--from starts a new run, but {path} holds one; drop --from to resume it.")
         run = cls(path)
         if not keep_settings and run.experiment != (asked := resolve(config)):
             key = differing(run.experiment, asked)[0]

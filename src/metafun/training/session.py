@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..config import Experiment
 from ..errors import Diverged, InvalidCheckpoint, InvalidConfig, InvalidRun
 from ..model import Learner
 from ..schema import parse
@@ -38,6 +39,7 @@ class SessionRecord:
         best_step: its step.
         stopped_early: whether patience ran out.
         first_error: validation error of each untrained model, where training.validate_first is set.
+        started_from: the checkpoint whose parameters training started from, and the hash of its file.
         extended: steps from which training went on with another length (`LENGTH` in `run_folder`).
     """
 
@@ -47,6 +49,7 @@ class SessionRecord:
     best_step: tuple[Size, ...] = ()
     stopped_early: bool = False
     first_error: tuple[float, ...] = ()
+    started_from: str = ""
     extended: tuple[Size, ...] = ()
 
     @classmethod
@@ -80,6 +83,30 @@ class ChunkMetrics:
 
 
 @dataclass(frozen=True)
+class Start:
+    """A trained model whose parameters are those that a new run starts from.
+
+    Args:
+        model: the model.
+        source: its checkpoint, in words.
+    """
+
+    model: Learner
+    source: str
+
+    def check(self, experiment: Experiment) -> None:
+        """InvalidConfig unless the models of an experiment have parameters of the same names and shapes."""
+        blank = experiment.variants[0].blank_model()
+        try:
+            checkpoint.check_shapes("model", blank, checkpoint.arrays("model", self.model), self.source)
+        except InvalidCheckpoint:
+            raise InvalidConfig(
+                f"training cannot start from {self.source}: its parameters have other names or shapes. Choose the "
+                "preset and the settings of that model."
+            ) from None
+
+
+@dataclass(frozen=True)
 class SessionState:
     """A moment of training, as a checkpoint holds it."""
 
@@ -97,6 +124,17 @@ class TrainingSession:
 
     def __init__(self, folder: RunFolder):
         self.folder, self.experiment = folder, folder.experiment
+
+    def start_from(self, start: Start) -> None:
+        """Saves a checkpoint at step 0, from which `run` continues.
+
+        Args:
+            start: the parameters of every seed and variant.
+        """
+        with self.folder.lock():
+            trainer = Trainer(self.experiment)
+            state = trainer.start(start.model)
+            self._save(trainer, SessionState(state, state.parameters, SessionRecord(started_from=start.source)))
 
     def run(self) -> Iterator[ChunkMetrics]:
         """Trains to the end; yields after every chunk. Closing the generator saves a checkpoint."""
@@ -191,7 +229,7 @@ class TrainingSession:
 
     def _restore(self, trainer: Trainer) -> SessionState:
         is_new = not self.folder.checkpoint_file.exists()
-        start = trainer.start(is_new)
+        start = trainer.start(is_new=is_new)
         if is_new:
             self.folder.rewind_metrics(-1)
             return SessionState(start, start.parameters, SessionRecord())

@@ -68,16 +68,19 @@ class Trainer:
         self._unravel = ravel_pytree(jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), blank))[1]
         self._compiled = jit(self.scan_steps)
 
-    def start(self, is_new: bool = True) -> State:
-        """Fresh models. The weights of a seed do not depend on the seeds and variants beside it.
+    def start(self, model: Learner | None = None, is_new: bool = True) -> State:
+        """Fresh models, or copies of one. The weights of a seed do not depend on the seeds and variants beside it.
 
         Args:
+            model: a trained model with parameters of the same shapes.
             is_new: whether training starts with them; if only their shapes matter, no data are read.
         """
-        directions = self.experiment.directions() if is_new else None
+        directions = self.experiment.directions() if is_new and model is None else None
         keys = jnp.stack([_keys(seed)[0] for seed in self.experiment.training.seeds])
         build = [jax.vmap(lambda key, v=v: ravel(v.build_model(key, directions))) for v in self.experiment.variants]
         parameters = jnp.concatenate([fresh(keys) for fresh in build])
+        if model is not None:
+            parameters = jnp.tile(ravel(model), (len(parameters), 1)).astype(parameters.dtype)
         optimiser = build_optimiser(self.experiment.training, 0.0, self._sizes)
         return State(parameters, jax.vmap(optimiser.init)(parameters), 0)
 
