@@ -53,8 +53,9 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture
-def optimised():
-    """For a test that runs longer than it compiles."""
+def optimised(monkeypatch):
+    """For a test that runs longer than it compiles, and for the processes that it starts."""
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "0")
     jax.config.update("jax_disable_most_optimizations", False)
     yield
     jax.config.update("jax_disable_most_optimizations", True)

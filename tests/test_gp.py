@@ -1,7 +1,6 @@
 """Exact Gaussian processes against scikit-learn's, and curves drawn from them."""
 
 import json
-import os
 import subprocess
 import sys
 
@@ -154,14 +153,14 @@ def test_the_oracle_is_calibrated_on_the_curves(kernel):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("optimised")
 def test_the_demo_comes_close_to_the_exact_process(tmp_path):
     """A short `metafun demo gp` of the full size; in a process of its own, with a time limit: it must not deadlock."""
     path = tmp_path / "demo"
     settings = ["training.steps=300", "training.batch=16", "training.validate_every=0", "evaluation.tasks=500"]
     options = [part for setting in settings for part in ("--set", setting)]
     command = [sys.executable, "-m", "metafun.cli", "demo", "gp", "--out", str(path), *options]
-    environment = {**os.environ, "JAX_DISABLE_MOST_OPTIMIZATIONS": "0"}  # it runs longer than it compiles
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stderr
     summary = json.loads((path / "summary.json").read_text("utf-8"))
     assert summary["figure"].endswith("curves.png") and (path / "curves.png").stat().st_size > 10_000
