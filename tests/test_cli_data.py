@@ -65,19 +65,19 @@ def test_import_prints_a_summary_and_what_comes_next(tmp_path, source, home):
 @pytest.mark.parametrize(
     ("classes", "rows", "options"),
     [
-        ((5, 4, 5), 16, " --set tasks.ways=4"),
-        ((6, 6, 6), 15, " --set tasks.queries=14"),
-        ((5, 3, 2), 8, " --set tasks.ways=2 --set tasks.queries=7"),
-        ((5, 5, 1), 16, ""),
-        ((5, 1, 5), 16, None),
-        ((5, 0, 5), 16, None),
+        ((5, 4, 5), 6, " --set tasks.ways=4"),
+        ((6, 6, 6), 5, " --set tasks.queries=4"),
+        ((5, 3, 2), 3, " --set tasks.ways=2 --set tasks.queries=2"),
+        ((5, 5, 1), 6, ""),
+        ((5, 1, 5), 6, None),
+        ((5, 0, 5), 6, None),
         ((5, 5, 5), 1, None),
     ],
 )
 def test_a_table_too_small_for_the_default_task_gets_advice(tmp_path, classes, rows, options):
     result = works("import", large(tmp_path / "small.npz", classes, rows))
     have = "{} in train, {} in val, {} in test".format(*classes)
-    assert "warning: by default a task has 5 classes of one split and 16 rows of each; small has " in result.stderr
+    assert "warning: by default a task has 5 classes of one split and 6 rows of each; small has " in result.stderr
     assert f"{have}, and its smallest class has {rows} row{'s' * (rows > 1)}." in result.stderr
     line = f"Next: metafun train features --data small{options}\n"
     assert result.stderr.endswith("add more.\n" if options is None else line)
