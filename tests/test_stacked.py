@@ -13,7 +13,7 @@ from metafun.config import load_config
 from metafun.config.experiment import Experiment
 from metafun.estimators.stacking import _with_trends, fit_forests, fit_processes, fit_stack, trees_of
 from metafun.model.likelihoods import Normal
-from metafun.model.mixed import MixedProcess
+from metafun.model.mixed_process import MixedProcess
 from metafun.model.stacked import Stack, Stacked, first_alone
 from metafun.model.task import Points, Task
 from metafun.tasks.collected import Collected

@@ -14,11 +14,11 @@ from ..embeddings.table import ColumnMixing, RowVectors, TableMetaFun
 from ..errors import InvalidConfig
 from ..model.learner import Learner
 from ..model.metafun import MetaFun
-from ..model.mixed import empty_forest_processes
+from ..model.mixed_process import empty_forest_processes
 from ..model.nn import MLP
 from ..model.population import EXTRA_INPUTS, SIGNALS, CorrectedProcess, PopulationMetaFun, stacked_members
-from ..model.process import build_processes
-from ..model.process_mixture import build_mixtures
+from ..model.process import PopulationProcess, build_processes
+from ..model.process_mixture import ProcessMixture, build_mixtures
 from ..model.responses import SIGNALS_OF_CLASS, SIGNALS_OF_NUMBER, Numbers, Response, Softmax
 from ..model.stacked import Stacked, first_alone
 from ..model.table_process import TableProcess
@@ -102,7 +102,6 @@ class PopulationConfig(PartConfig):
             latent: not used.
             key: source of the initial weights.
         """
-        seen = replace(sizes, dx=sizes.dx + EXTRA_INPUTS * sizes.dy)
 
         def member(key: PRNGKeyArray) -> PopulationMetaFun:
             key_process, key_metafun = jax.random.split(key)
@@ -116,8 +115,7 @@ class PopulationConfig(PartConfig):
                 activation=sizes.activation,
                 min_std=loss.min_std,  # type: ignore[union-attr]
             )
-            inner = metafun(replace(seen, dy=SIGNALS * sizes.dy), seen, key_metafun)
-            return PopulationMetaFun(process, inner, jnp.zeros(()), inner.likelihood)
+            return _corrected(process, metafun, sizes, key_metafun)
 
         network = stacked_members(self.members, key, member)
         if not (self.trees and self.nodes):
@@ -159,12 +157,8 @@ class MixturePopulationConfig(PartConfig):
         """
         key_process, key_metafun = jax.random.split(key)
         options = dict(dx=sizes.dx, processes=self.processes, min_std=loss.min_std)  # type: ignore[union-attr]
-        seen = replace(sizes, dx=sizes.dx + EXTRA_INPUTS * sizes.dy)
-        inner = metafun(replace(seen, dy=SIGNALS * sizes.dy), seen, key_metafun)
-        member = PopulationMetaFun(
-            build_mixtures(sizes.dy, key_process, **options), inner, jnp.zeros(()), inner.likelihood
-        )
-        return CorrectedProcess(inner.likelihood, member)
+        member = _corrected(build_mixtures(sizes.dy, key_process, **options), metafun, sizes, key_metafun)
+        return CorrectedProcess(member.likelihood, member)
 
 
 @dataclass(frozen=True)
@@ -243,6 +237,15 @@ class TablePopulationConfig(PartConfig):
             gain=jnp.zeros(()),
             likelihood=inner.likelihood,
         )
+
+
+def _corrected(
+    process: PopulationProcess | ProcessMixture, metafun: BuildMetaFun, sizes: Sizes, key: PRNGKeyArray
+) -> PopulationMetaFun:
+    """The process, and a fresh MetaFun that corrects it and has no influence yet."""
+    seen = replace(sizes, dx=sizes.dx + EXTRA_INPUTS * sizes.dy)
+    inner = metafun(replace(seen, dy=SIGNALS * sizes.dy), seen, key)
+    return PopulationMetaFun(process, inner, jnp.zeros(()), inner.likelihood)
 
 
 def _check_correction(kind: str, loss: str, update: str) -> None:

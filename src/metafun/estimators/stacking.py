@@ -18,7 +18,7 @@ from sklearn.ensemble import RandomForestRegressor
 from ..config import Experiment, with_changes
 from ..model.forest import Forest, as_forest
 from ..model.likelihoods import Normal, masked_mean
-from ..model.mixed import ForestProcess, MixedProcess, with_intercept
+from ..model.mixed_process import ForestProcess, MixedProcess, with_intercept
 from ..model.population import CONTEXT_SIZES, CrossFitted, select
 from ..model.stacked import Stack, Stacked
 from ..model.task import Points, Task

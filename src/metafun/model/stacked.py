@@ -6,7 +6,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from .learner import Learner
 from .likelihoods import Likelihood, Mixture, Normal
-from .mixed import ForestProcess
+from .mixed_process import ForestProcess
 from .population import CONTEXT_SIZES, CrossFitted, CrossFittedRepresentation, context_size, select
 from .process import ConditionedProcess
 from .task import Points, Task

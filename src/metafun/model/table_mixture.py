@@ -10,7 +10,7 @@ from .averaged_process import AveragedProcess, AveragedTable
 from .forest import Forest
 from .learner import Learner
 from .likelihoods import Categorical, CrossEntropy, Likelihood, Normal, Prediction
-from .task import Points, Task
+from .task import Points
 
 # The process, whose time grows with the third power of the rows, takes no larger contexts.
 MOST_ROWS = 1024
@@ -18,7 +18,7 @@ MOST_ROWS = 1024
 VERSION = 1
 
 
-class MixedTable(eqx.Module):
+class TableMixtureRepresentation(eqx.Module):
     """What each member makes of a context.
 
     Args:
@@ -55,22 +55,18 @@ class TableMixture(Learner):
         self.metafun, self.columns, self.likelihood = metafun, columns, metafun.likelihood
         self.process = AveragedProcess(isinstance(metafun.likelihood, CrossEntropy))
 
-    @property
-    def is_for_any_classes(self) -> bool:
-        return self.metafun.is_for_any_classes
-
     def weighing(self, weight: Float[Array, ""]) -> Self:
         return eqx.tree_at(lambda model: model.metafun, self, self.metafun.weighing(weight))
 
-    def encode(self, context: Points, key: PRNGKeyArray | None = None) -> MixedTable:
+    def encode(self, context: Points, key: PRNGKeyArray | None = None) -> TableMixtureRepresentation:
         narrow, every = self._split(context.x)
         process = None
         if len(context.mask) <= MOST_ROWS:
             process = self.process.condition(Points(every, context.y, context.mask))
-        return MixedTable(self.metafun.encode(Points(narrow, context.y, context.mask), key), process)
+        return TableMixtureRepresentation(self.metafun.encode(Points(narrow, context.y, context.mask), key), process)
 
     def predict(
-        self, representation: MixedTable, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None
+        self, representation: TableMixtureRepresentation, x: Float[Array, "m dx"], key: PRNGKeyArray | None = None
     ) -> Prediction:
         narrow, every = self._split(x)
         members: list[Any] = [self.metafun.predict(representation.metafun, narrow, key)]
@@ -82,9 +78,6 @@ class TableMixture(Learner):
         if representation.forest is None:
             return found
         return Categorical(jnp.log((found.probabilities + representation.forest(every)) / 2), found.classes)
-
-    def peak_floats_per_task(self, task: Task) -> int:
-        return self.metafun.peak_floats_per_task(task)
 
     def _split(self, x: Float[Array, "m dx"]) -> tuple[Float[Array, "m c"], Float[Array, "m d"]]:
         return x[:, : self.columns], x[:, self.columns :]
